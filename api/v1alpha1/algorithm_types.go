@@ -1,0 +1,190 @@
+package v1alpha1
+
+import "k8s.io/apimachinery/pkg/runtime"
+
+// Algorithm is the canonical name of a Stargate load-balancing algorithm: power-of-n, wait-and-widen,
+// round-robin, random, pulsar or pulsar-wait-and-widen. Stargate's legacy aliases (power-of-two,
+// groq-multiregion, ...) are refused here; the message names the canonical spelling.
+//
+// +kubebuilder:validation:MaxLength=64
+type Algorithm string
+
+// The algorithms that Stargate has.
+const (
+	PowerOfN           Algorithm = "power-of-n"
+	WaitAndWiden       Algorithm = "wait-and-widen"
+	RoundRobin         Algorithm = "round-robin"
+	Random             Algorithm = "random"
+	Pulsar             Algorithm = "pulsar"
+	PulsarWaitAndWiden Algorithm = "pulsar-wait-and-widen"
+)
+
+// Decimal is a number written as a string, in exactly the grammar of a JSON number ("0.1", "2", "1e-3";
+// not ".5", "00.5", "+1" or "NaN"), and finite as a 64-bit floating-point number.
+//
+// +kubebuilder:validation:MaxLength=32
+type Decimal string
+
+// AlgorithmSettings is one algorithm and its settings. Every field is the camelCase of the field of
+// Stargate's lb-config.json. A field that is left out is left out of the file too, so that Stargate's
+// default applies: unset, false and 0 are three different things. A field set for an algorithm that does
+// not take it is refused even when its value is the default, as Stargate refuses it.
+//
+// A field that the running Stargate release does not know yet is left out of the file, and the status of
+// policy and plane says so; such fields name below the generation of Stargate that brought them: V0 from
+// release 0.10.0 on, V1 from 0.18.0 on, V2 and V3 as the administrator states for the site's builds.
+type AlgorithmSettings struct {
+	// Algorithm that the settings are for: power-of-n, wait-and-widen, round-robin, random, pulsar or
+	// pulsar-wait-and-widen.
+	// +required
+	Algorithm Algorithm `json:"algorithm"`
+
+	// RequireCacheAffinityKey makes Stargate answer 400 to a request without the header
+	// x-cache-affinity-key. Default false. For all algorithms.
+	// +optional
+	RequireCacheAffinityKey *bool `json:"requireCacheAffinityKey,omitempty"`
+
+	// RequireInputTokens asks for the header x-input-tokens. Default false. It changes nothing in
+	// practice: Stargate's proxy always requires that header. For all algorithms.
+	// +optional
+	RequireInputTokens *bool `json:"requireInputTokens,omitempty"`
+
+	// MaxInputWorkSeconds is an admission limit in seconds of input work: a request that would exceed it is
+	// rejected (503, newer builds 529). Unset: no limit. Not range-checked by Stargate: "0" admits only
+	// requests without input work and a negative number admits none. When no cluster reports a valid
+	// throughput, every request is rejected. For all algorithms.
+	// +optional
+	MaxInputWorkSeconds *Decimal `json:"maxInputWorkSeconds,omitempty"`
+
+	// Comparator scores the sampled candidates; the lowest score wins: ttft, queue-time,
+	// input-work-seconds, utilization or num-requests-queued. Default ttft. For power-of-n and
+	// wait-and-widen; pulsar-wait-and-widen has a fixed comparison and refuses it.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Comparator *string `json:"comparator,omitempty"`
+
+	// SampleCount is the number of candidates sampled per decision, 1 to 64. Default 2. For power-of-n.
+	// +optional
+	SampleCount *int64 `json:"sampleCount,omitempty"`
+
+	// Seed is mixed into the hashes that order the clusters of an affinity key. Changing it remaps every
+	// session. Default empty; two planes with the same models and no seed rank alike. For wait-and-widen,
+	// pulsar and pulsar-wait-and-widen.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Seed *string `json:"seed,omitempty"`
+
+	// ConsiderKvFreeTokens skips a cluster that has fewer free KV-cache tokens than the request has input
+	// tokens. A cluster that reports no KV statistics is then never eligible. Default false. For pulsar and
+	// pulsar-wait-and-widen.
+	// +optional
+	ConsiderKvFreeTokens *bool `json:"considerKvFreeTokens,omitempty"`
+
+	// RendezvousWeight is the throughput that weights the ranking of clusters: max-input-tps or
+	// last-mean-input-tps. Default max-input-tps; a cluster whose workers are too old to report a maximum is
+	// then not ranked at all. For pulsar and pulsar-wait-and-widen. Since generation V2.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	RendezvousWeight *string `json:"rendezvousWeight,omitempty"`
+
+	// CacheAffinityVirtualNodes is the number of points per cluster on the hash ring. Default 150; 0 counts
+	// as 1. For wait-and-widen; pulsar-wait-and-widen accepts and ignores it.
+	// +optional
+	CacheAffinityVirtualNodes *int64 `json:"cacheAffinityVirtualNodes,omitempty"`
+
+	// CacheAffinityBackendSelectionCount is k, the size of a key's affinity group. For wait-and-widen, where
+	// unset or 0 disables the affinity group, and for pulsar-wait-and-widen, where the default is 1 and 0
+	// counts as 1 (generation V0 accepts and ignores it there).
+	// +optional
+	CacheAffinityBackendSelectionCount *int64 `json:"cacheAffinityBackendSelectionCount,omitempty"`
+
+	// CacheAffinityWaitMs is X, the time in milliseconds that a request waits for its affinity group before
+	// it overflows to other clusters. Default 0. For wait-and-widen, where it has no effect without
+	// cacheAffinityBackendSelectionCount, and pulsar-wait-and-widen, which ignores it before V2. Since
+	// generation V1.
+	// +optional
+	CacheAffinityWaitMs *int64 `json:"cacheAffinityWaitMs,omitempty"`
+
+	// CacheAffinityInputTokensScale is s, the share of the request's input tokens that is counted as prefill
+	// work on the affinity group, "0" to "1". Default "1". For wait-and-widen, where it has no effect without
+	// cacheAffinityBackendSelectionCount, and pulsar-wait-and-widen, which ignores it before V2. Since
+	// generation V1.
+	// +optional
+	CacheAffinityInputTokensScale *Decimal `json:"cacheAffinityInputTokensScale,omitempty"`
+
+	// BandWidenIntervalMs is the time in milliseconds between two bands of clusters that open after the
+	// affinity wait. Default: the affinity wait; 0 opens all at once. For pulsar-wait-and-widen. Since
+	// generation V2.
+	// +optional
+	BandWidenIntervalMs *int64 `json:"bandWidenIntervalMs,omitempty"`
+
+	// FallbackMaxQueued is the number of queued requests, beyond its slots, up to which a cluster outside the
+	// affinity group is selectable. Default 0. For pulsar-wait-and-widen. Since generation V2.
+	// +optional
+	FallbackMaxQueued *int64 `json:"fallbackMaxQueued,omitempty"`
+
+	// MaxQueueTimeFloorMs is the queue delay in milliseconds that is acceptable to a request that has just
+	// arrived. It has no effect without maxQueueTimeCeilMs. Default unset. For wait-and-widen and
+	// pulsar-wait-and-widen.
+	// +optional
+	MaxQueueTimeFloorMs *int64 `json:"maxQueueTimeFloorMs,omitempty"`
+
+	// MaxQueueTimeCeilMs is the queue delay in milliseconds that is acceptable to a request that has used up
+	// its time. It has no effect without maxQueueTimeFloorMs; a floor above the ceiling is not reordered and
+	// makes the limit shrink as the request ages. Default unset. For wait-and-widen and
+	// pulsar-wait-and-widen.
+	// +optional
+	MaxQueueTimeCeilMs *int64 `json:"maxQueueTimeCeilMs,omitempty"`
+
+	// TtftBucketSizeMs is the width in milliseconds of the buckets of time to first token within which
+	// clusters count as equally fast. Default 20. For wait-and-widen and pulsar-wait-and-widen.
+	// +optional
+	TtftBucketSizeMs *int64 `json:"ttftBucketSizeMs,omitempty"`
+
+	// NextBucketUnlockFactor is the share of the gap between two buckets that a request waits before the
+	// slower one is considered. Default "0.25". Not range-checked by Stargate; outside 0 to 1 is legal and
+	// surprising. For wait-and-widen and pulsar-wait-and-widen.
+	// +optional
+	NextBucketUnlockFactor *Decimal `json:"nextBucketUnlockFactor,omitempty"`
+
+	// N is the number of candidates sampled from the unlocked buckets. Default 2; 0 counts as 1. For
+	// wait-and-widen and pulsar-wait-and-widen.
+	// +optional
+	N *int64 `json:"n,omitempty"`
+
+	// MaxQueued is the number of queued requests, beyond its slots, up to which a cluster is selectable.
+	// Default 0. For wait-and-widen and pulsar-wait-and-widen.
+	// +optional
+	MaxQueued *int64 `json:"maxQueued,omitempty"`
+
+	// IgnoreQueueTime leaves the queue delay out of the estimate that places a cluster in a bucket. Default
+	// false. For wait-and-widen and pulsar-wait-and-widen.
+	// +optional
+	IgnoreQueueTime *bool `json:"ignoreQueueTime,omitempty"`
+
+	// IgnoreInputProcessingTime leaves the prefill time out of the estimate that places a cluster in a
+	// bucket. Default false. For wait-and-widen and pulsar-wait-and-widen.
+	// +optional
+	IgnoreInputProcessingTime *bool `json:"ignoreInputProcessingTime,omitempty"`
+
+	// LastClusterAffinity sends a returning session back to the cluster that served its last request, and
+	// spares a new session the affinity wait. Default false. The operator switches it on only when every
+	// gateway of the plane remembers the last cluster and every Stargate pod knows the flag. For
+	// wait-and-widen (with cacheAffinityBackendSelectionCount above 0) and pulsar-wait-and-widen. Since
+	// generation V3.
+	// +optional
+	LastClusterAffinity *bool `json:"lastClusterAffinity,omitempty"`
+}
+
+// RequestAlgorithm is an algorithm that a request may select with the header x-routing-method.
+type RequestAlgorithm struct {
+	AlgorithmSettings `json:",inline"`
+
+	// RequestAlgorithms is refused: request algorithms do not nest. The field exists so that a nested list is
+	// refused with a clear message instead of being dropped.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:XPreserveUnknownFields
+	// +optional
+	RequestAlgorithms []runtime.RawExtension `json:"requestAlgorithms,omitempty"`
+}

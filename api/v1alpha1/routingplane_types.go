@@ -1,0 +1,569 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// RoutingPlaneSpec names one Stargate workload and the API gateways in front of it, all in the plane's own
+// namespace, and says how a change is rolled out to them.
+type RoutingPlaneSpec struct {
+	// Stargate is the request router.
+	// +required
+	Stargate StargateSpec `json:"stargate"`
+
+	// Gateways are the API gateways in front of the router. Without any, no lastClusterAffinity flag is
+	// switched on.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Gateways []GatewaySpec `json:"gateways,omitempty"`
+
+	// LastCluster configures the gateways' memory of each session's last cluster.
+	// +kubebuilder:default={}
+	// +optional
+	LastCluster LastClusterSpec `json:"lastCluster,omitzero"`
+
+	// Rollout says how changes reach the workloads.
+	// +kubebuilder:default={}
+	// +optional
+	Rollout RolloutSpec `json:"rollout,omitzero"`
+
+	// AllowedPolicies says from which namespaces policies are taken.
+	// +kubebuilder:default={}
+	// +optional
+	AllowedPolicies AllowedPolicies `json:"allowedPolicies,omitzero"`
+
+	// RevisionHistoryLimit is the number of unused revisions that are kept for each artefact. Default 10.
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	// +optional
+	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
+
+	// DeletionPolicy says what deleting the plane does to the workloads: Unwind switches the flags off, then
+	// the gateways' memory, and lets go of every field; Retain changes no pod. Default Unwind.
+	// +kubebuilder:default=Unwind
+	// +kubebuilder:validation:Enum=Unwind;Retain
+	// +optional
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+}
+
+// DeletionPolicy says what deleting a plane does to the workloads.
+type DeletionPolicy string
+
+// The deletion policies.
+const (
+	DeletionUnwind DeletionPolicy = "Unwind"
+	DeletionRetain DeletionPolicy = "Retain"
+)
+
+// WorkloadReference names a workload in the plane's namespace.
+type WorkloadReference struct {
+	// Kind: Deployment or StatefulSet for Stargate, Deployment for a gateway.
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Kind string `json:"kind"`
+
+	// Name of the workload.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+}
+
+// The kinds of workload.
+const (
+	KindDeployment  = "Deployment"
+	KindStatefulSet = "StatefulSet"
+)
+
+// ReleaseOverride states the Stargate or gateway release of an image whose tag is no release.
+type ReleaseOverride struct {
+	// Image as the container names it, whole: "llm-request-router:latest".
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +required
+	Image string `json:"image"`
+
+	// Version is the release of the image, "0.22.0", or its generation, "V0" to "V3".
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +required
+	Version string `json:"version"`
+}
+
+// StargateSpec names the router's workload and how it is configured.
+type StargateSpec struct {
+	// WorkloadRef names the Deployment or StatefulSet that runs Stargate.
+	// +required
+	WorkloadRef WorkloadReference `json:"workloadRef"`
+
+	// Container that runs Stargate, by name. It may be left out where the pod template has one container.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Container string `json:"container,omitempty"`
+
+	// ConfigPath is the file that Stargate's argument --lb-config-path names. The operator mounts its file
+	// there; the directory must hold no other mount. Default /etc/routing-operator/lb-config.json.
+	// +kubebuilder:default="/etc/routing-operator/lb-config.json"
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	ConfigPath string `json:"configPath,omitempty"`
+
+	// ConfigPathCheck: Arguments reads the container's arguments to see whether Stargate reads configPath, and
+	// switches no flag on while it does not; Skip is for sites that pass the path in another way and know that
+	// Stargate reads it. Default Arguments.
+	// +kubebuilder:default=Arguments
+	// +kubebuilder:validation:Enum=Arguments;Skip
+	// +optional
+	ConfigPathCheck ConfigPathCheck `json:"configPathCheck,omitempty"`
+
+	// Releases of images whose tag is no release, such as "latest", a branch or a digest.
+	// +listType=map
+	// +listMapKey=image
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	Releases []ReleaseOverride `json:"releases,omitempty"`
+
+	// DefaultAlgorithm of models that no policy lists; its settings are the algorithm's defaults. Default
+	// power-of-n.
+	// +kubebuilder:default="power-of-n"
+	// +optional
+	DefaultAlgorithm Algorithm `json:"defaultAlgorithm,omitempty"`
+
+	// RequestAlgorithms that a request may select for any model with the header x-routing-method. At most one
+	// entry per algorithm.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	RequestAlgorithms []RequestAlgorithm `json:"requestAlgorithms,omitempty"`
+
+	// Metrics says where Stargate's metrics are.
+	// +kubebuilder:default={}
+	// +optional
+	Metrics StargateMetrics `json:"metrics,omitzero"`
+}
+
+// ConfigPathCheck says how the operator finds out whether Stargate reads configPath.
+type ConfigPathCheck string
+
+// The ways to check the configuration path.
+const (
+	ConfigPathCheckArguments ConfigPathCheck = "Arguments"
+	ConfigPathCheckSkip      ConfigPathCheck = "Skip"
+)
+
+// StargateMetrics says where Stargate's metrics are.
+type StargateMetrics struct {
+	// Port of the metrics endpoint on the pod. Default 9090.
+	// +kubebuilder:default=9090
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
+	Port int32 `json:"port,omitempty"`
+
+	// Prefix of every metric's name. Default "stargate_".
+	// +kubebuilder:default="stargate_"
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Prefix string `json:"prefix,omitempty"`
+}
+
+// GatewaySpec names an API gateway's workload.
+type GatewaySpec struct {
+	// WorkloadRef names the Deployment that runs the gateway.
+	// +required
+	WorkloadRef WorkloadReference `json:"workloadRef"`
+
+	// Container that runs the gateway, by name. It may be left out where the pod template has one container.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Container string `json:"container,omitempty"`
+
+	// Releases of images whose tag is no release. "V3" says that the image has the memory of the last cluster,
+	// an older generation that it has not. Where nothing is stated the status calls the gateway unverified.
+	// +listType=map
+	// +listMapKey=image
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	Releases []ReleaseOverride `json:"releases,omitempty"`
+
+	// Metrics says where the gateway's metrics are.
+	// +kubebuilder:default={}
+	// +optional
+	Metrics GatewayMetrics `json:"metrics,omitzero"`
+}
+
+// GatewayMetrics says where the gateway's metrics are.
+type GatewayMetrics struct {
+	// Port of the metrics endpoint on the pod. Default 9464.
+	// +kubebuilder:default=9464
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
+	Port int32 `json:"port,omitempty"`
+}
+
+// LastClusterSpec configures the gateways' memory of each session's last cluster. Whether the memory is on
+// is the operator's business: it is on while a policy asks for lastClusterAffinity.
+type LastClusterSpec struct {
+	// TTL after which a session that made no request is forgotten (STARGATE_LAST_CLUSTER_TTL). Above 0.
+	// Default 10m.
+	// +kubebuilder:default="10m"
+	// +optional
+	TTL *metav1.Duration `json:"ttl,omitempty"`
+
+	// LookupTimeout after which a request goes on without the hint (STARGATE_LAST_CLUSTER_LOOKUP_TIMEOUT).
+	// Above 0. Default 20ms.
+	// +kubebuilder:default="20ms"
+	// +optional
+	LookupTimeout *metav1.Duration `json:"lookupTimeout,omitempty"`
+
+	// LocalMaxEntries is the number of sessions that a gateway pod remembers where its shared store is off
+	// (STARGATE_LAST_CLUSTER_LOCAL_MAX_ENTRIES). Above 0. Default 100000.
+	// +kubebuilder:default=100000
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	LocalMaxEntries *int64 `json:"localMaxEntries,omitempty"`
+}
+
+// RolloutSpec says how changes reach the workloads.
+type RolloutSpec struct {
+	// Paused stops every change to the workloads, going back included; the status says what would happen.
+	// Default false.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+
+	// QuietPeriod that must pass without a further change before a rollout starts, so that a burst of changes
+	// is one rollout. It is waited for at most six times over. Default 5s.
+	// +kubebuilder:default="5s"
+	// +optional
+	QuietPeriod *metav1.Duration `json:"quietPeriod,omitempty"`
+
+	// MinInterval between two rollouts of Stargate's configuration; failures and withdrawals do not wait for
+	// it. Default 0s.
+	// +kubebuilder:default="0s"
+	// +optional
+	MinInterval *metav1.Duration `json:"minInterval,omitempty"`
+
+	// GatewayWarmup is the time that the gateways' memory gets to fill before the first flag is switched on.
+	// Default: lastCluster.ttl, after which no session that is still remembered can have been missed.
+	// +optional
+	GatewayWarmup *metav1.Duration `json:"gatewayWarmup,omitempty"`
+
+	// Waves in which models get their flag: numbers of models, or percentages of those still pending (rounded
+	// up); the last entry repeats. Default [1, "100%"].
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	Waves []intstr.IntOrString `json:"waves,omitempty"`
+
+	// WaveInterval is the time from the completion of a wave to the start of the next. Default 5m.
+	// +kubebuilder:default="5m"
+	// +optional
+	WaveInterval *metav1.Duration `json:"waveInterval,omitempty"`
+
+	// ProgressDeadline is the time that a rollout may go without any progress, not in all, before it counts as
+	// stuck. Default 15m.
+	// +kubebuilder:default="15m"
+	// +optional
+	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
+
+	// Pin holds the named Stargate revision whatever the policies say, until it is emptied. It is the way to
+	// roll back where Git is the source of the policies. A flag of the pinned revision still needs the
+	// gateways' memory.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Pin string `json:"pin,omitempty"`
+}
+
+// AllowedPolicies says from which namespaces policies are taken.
+type AllowedPolicies struct {
+	// Namespaces from which policies are taken.
+	// +kubebuilder:default={}
+	// +optional
+	Namespaces AllowedNamespaces `json:"namespaces,omitzero"`
+}
+
+// FromNamespaces says which namespaces are meant.
+type FromNamespaces string
+
+// The ways to select namespaces.
+const (
+	NamespacesFromSame     FromNamespaces = "Same"
+	NamespacesFromAll      FromNamespaces = "All"
+	NamespacesFromSelector FromNamespaces = "Selector"
+)
+
+// AllowedNamespaces selects namespaces.
+type AllowedNamespaces struct {
+	// From: Same for the plane's own namespace, All, or Selector for those that selector matches. Default Same.
+	// +kubebuilder:default=Same
+	// +kubebuilder:validation:Enum=Same;All;Selector
+	// +optional
+	From FromNamespaces `json:"from,omitempty"`
+
+	// Selector over the labels of namespaces; only with from: Selector.
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+}
+
+// Stage is the place of a plane in its rollout. It is derived from what is observed.
+type Stage string
+
+// The stages of a plane.
+const (
+	// StageBase: Stargate gets the base configuration, flags as they are.
+	StageBase Stage = "Base"
+	// StageGatewayMemory: the gateways' memory is being switched on.
+	StageGatewayMemory Stage = "GatewayMemory"
+	// StageWarmup: the memory is on and fills.
+	StageWarmup Stage = "Warmup"
+	// StageFlags: flags are being switched on in waves.
+	StageFlags Stage = "Flags"
+	// StageSettled: everything asked for is in effect.
+	StageSettled Stage = "Settled"
+	// StageWithdrawFlags: flags are being switched off.
+	StageWithdrawFlags Stage = "WithdrawFlags"
+	// StageWithdrawMemory: the gateways' memory is being switched off.
+	StageWithdrawMemory Stage = "WithdrawMemory"
+	// StageRelease: the workloads' fields are being let go.
+	StageRelease Stage = "Release"
+)
+
+// Conditions of a RoutingPlane, besides Ready, Reconciling and Stalled.
+const (
+	// ConditionStargateReady: every Stargate pod runs the file it should.
+	ConditionStargateReady = "StargateReady"
+	// ConditionGatewayReady: every gateway pod has the variables it should.
+	ConditionGatewayReady = "GatewayReady"
+	// ConditionFlagsReady: every flag that is asked for is on.
+	ConditionFlagsReady = "FlagsReady"
+)
+
+// Conditions of both kinds, after the kstatus conventions.
+const (
+	// ConditionReady: the object is in effect as specified.
+	ConditionReady = "Ready"
+	// ConditionReconciling: the operator is working on it, or waits for something that will pass.
+	ConditionReconciling = "Reconciling"
+	// ConditionStalled: only a change by a person gets it further.
+	ConditionStalled = "Stalled"
+)
+
+// RoutingPlaneStatus is what the operator observed of a plane.
+type RoutingPlaneStatus struct {
+	// ObservedGeneration is the generation that the status speaks of; -1 before the first.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Conditions: StargateReady, GatewayReady, FlagsReady, Ready, Reconciling, Stalled.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Stage of the rollout.
+	// +optional
+	Stage Stage `json:"stage,omitempty"`
+
+	// Waiting says what the plane waits for, since when and until when.
+	// +optional
+	Waiting *Waiting `json:"waiting,omitempty"`
+
+	// Stargate is the router's workload as observed.
+	// +optional
+	Stargate *WorkloadStatus `json:"stargate,omitempty"`
+
+	// Gateways are the gateways' workloads as observed, in the order of the spec.
+	// +listType=atomic
+	// +optional
+	Gateways []WorkloadStatus `json:"gateways,omitempty"`
+
+	// Flags counts the lastClusterAffinity flags.
+	// +optional
+	Flags FlagsStatus `json:"flags,omitzero"`
+
+	// Policies is the number of policies whose models the plane carries.
+	// +optional
+	Policies int32 `json:"policies,omitempty"`
+
+	// Models is the number of models in the effective configuration.
+	// +optional
+	Models int32 `json:"models,omitempty"`
+
+	// Warnings worth a second look. The first 32; the last entry counts the rest.
+	// +listType=atomic
+	// +optional
+	Warnings []string `json:"warnings,omitempty"`
+
+	// Records holds what cannot be observed anew: when a revision was completely rolled out, and which
+	// revisions failed. The revisions carry the same as annotations; the stricter of the two counts.
+	// +listType=map
+	// +listMapKey=revision
+	// +optional
+	Records []RevisionRecord `json:"records,omitempty"`
+
+	// Transitions are the last changes of stage, newest first, at most 10.
+	// +listType=atomic
+	// +optional
+	Transitions []Transition `json:"transitions,omitempty"`
+}
+
+// Waiting says what is waited for.
+type Waiting struct {
+	// For what, in words.
+	// +required
+	For string `json:"for"`
+
+	// Since when.
+	// +optional
+	Since metav1.Time `json:"since,omitzero"`
+
+	// Until when; unset where it depends on something other than time.
+	// +optional
+	Until *metav1.Time `json:"until,omitempty"`
+}
+
+// WorkloadStatus is a workload as observed.
+type WorkloadStatus struct {
+	// Kind of the workload.
+	Kind string `json:"kind"`
+
+	// Name of the workload.
+	Name string `json:"name"`
+
+	// Release of the image in the pod template, or "unknown".
+	// +optional
+	Release string `json:"release,omitempty"`
+
+	// Revision that the pod template names; empty while none of the operator's is in it.
+	// +optional
+	Revision string `json:"revision,omitempty"`
+
+	// Memory of a gateway: On, Off, Mixed, or Unverified where the variable is on and no release is known.
+	// +optional
+	Memory string `json:"memory,omitempty"`
+
+	// Replicas that the workload asks for.
+	// +optional
+	Replicas int32 `json:"replicas"`
+
+	// Pods by the revision that their spec names, sorted by revision.
+	// +listType=map
+	// +listMapKey=revision
+	// +optional
+	Pods []PodCount `json:"pods,omitempty"`
+}
+
+// PodCount counts pods on a revision.
+type PodCount struct {
+	// Revision that the pods' spec names; "none" where it names none of the operator's.
+	Revision string `json:"revision"`
+
+	// Total of the pods, terminating ones included.
+	Total int32 `json:"total"`
+
+	// Ready pods, terminating ones not included.
+	// +optional
+	Ready int32 `json:"ready"`
+
+	// Terminating pods.
+	// +optional
+	Terminating int32 `json:"terminating,omitempty"`
+}
+
+// FlagsStatus counts lastClusterAffinity flags by the unit that they move in: a model, or the plane's own
+// request algorithms.
+type FlagsStatus struct {
+	// Desired units.
+	// +optional
+	Desired int32 `json:"desired"`
+
+	// On in every Stargate pod.
+	// +optional
+	On int32 `json:"on"`
+
+	// Wave that was rolled out last, counted from 1; 0 before the first.
+	// +optional
+	Wave int32 `json:"wave,omitempty"`
+
+	// Pending units by name. The first 16; the last entry counts the rest.
+	// +listType=atomic
+	// +optional
+	Pending []string `json:"pending,omitempty"`
+}
+
+// RevisionRecord is what cannot be observed anew about a revision.
+type RevisionRecord struct {
+	// Revision is the name of the revision's ConfigMap.
+	Revision string `json:"revision"`
+
+	// Workload that the record is about, as Kind/name.
+	// +optional
+	Workload string `json:"workload,omitempty"`
+
+	// CompletedAt is when every pod of the workload was first seen ready on the revision.
+	// +optional
+	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
+
+	// FailedAt is when the revision was found to have failed.
+	// +optional
+	FailedAt *metav1.Time `json:"failedAt,omitempty"`
+
+	// Message says how it failed.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// Transition is a change of stage.
+type Transition struct {
+	// Time of the change.
+	Time metav1.Time `json:"time"`
+
+	// Stage that was entered.
+	Stage Stage `json:"stage"`
+
+	// Message says why.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// RoutingPlane is one Stargate workload and the API gateways in front of it: the unit of rollout, since one
+// lb-config.json serves all models. The platform team owns it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=rpl,categories=routing
+// +kubebuilder:printcolumn:name="Stage",type=string,JSONPath=`.status.stage`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Models",type=integer,JSONPath=`.status.models`
+// +kubebuilder:printcolumn:name="Flags",type=integer,JSONPath=`.status.flags.on`
+// +kubebuilder:printcolumn:name="Of",type=integer,JSONPath=`.status.flags.desired`
+// +kubebuilder:printcolumn:name="Waiting",type=string,JSONPath=`.status.waiting.for`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+type RoutingPlane struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what the plane is made of.
+	// +required
+	Spec RoutingPlaneSpec `json:"spec"`
+
+	// Status is what the operator observed.
+	// +kubebuilder:default:={"observedGeneration":-1}
+	// +optional
+	Status RoutingPlaneStatus `json:"status,omitempty"`
+}
+
+// RoutingPlaneList is a list of planes.
+//
+// +kubebuilder:object:root=true
+type RoutingPlaneList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []RoutingPlane `json:"items"`
+}
