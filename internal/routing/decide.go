@@ -40,6 +40,8 @@ type Decision struct {
 	// Primary is the label of Stargate's selection metrics, primary against fallback: a returning request went to its last
 	// cluster; any other to a rank depth within k.
 	Primary bool
+	// TTFT is the estimate that placed the cluster in its bucket, for wait-and-widen and pulsar-wait-and-widen.
+	TTFT time.Duration
 	// Wait of the outcome Wait, more than 0.
 	Wait time.Duration
 }
@@ -118,6 +120,7 @@ func (d *scratch) decision(p pick) Decision {
 		RankDepth:    depth,
 		SkippedForKV: d.kvDepth > 0 && d.kvDepth < depth,
 		Primary:      primary,
+		TTFT:         p.member.ttft,
 	}
 }
 
