@@ -7,6 +7,8 @@ import (
 
 // RoutingPlaneSpec names one Stargate workload and the API gateways in front of it, all in the plane's own
 // namespace, and says how a change is rolled out to them.
+//
+// +kubebuilder:validation:XValidation:fieldPath=".gateways",rule="!has(self.gateways) || !self.gateways.exists(g, g.workloadRef.kind == self.stargate.workloadRef.kind && g.workloadRef.name == self.stargate.workloadRef.name)",messageExpression="self.stargate.workloadRef.kind + ' ' + self.stargate.workloadRef.name + ' is the plane\\'s Stargate workload and cannot be a gateway too; name the gateway\\'s own workload'"
 type RoutingPlaneSpec struct {
 	// Stargate is the request router.
 	// +required
@@ -16,6 +18,7 @@ type RoutingPlaneSpec struct {
 	// switched on.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.all(g, self.exists_one(h, h.workloadRef.kind == g.workloadRef.kind && h.workloadRef.name == g.workloadRef.name))",messageExpression="'listed more than once: ' + self.transformList(i, g, self.exists(j, h, j > i && (h.workloadRef.kind == g.workloadRef.kind && h.workloadRef.name == g.workloadRef.name)) && !self.exists(j, h, j < i && (h.workloadRef.kind == g.workloadRef.kind && h.workloadRef.name == g.workloadRef.name)), g.workloadRef.name).join(', ') + '; keep one entry for each workload'"
 	// +optional
 	Gateways []GatewaySpec `json:"gateways,omitempty"`
 
@@ -36,15 +39,15 @@ type RoutingPlaneSpec struct {
 
 	// RevisionHistoryLimit is the number of unused revisions that are kept for each artefact. Default 10.
 	// +kubebuilder:default=10
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=100
+	// +kubebuilder:validation:XValidation:rule="self >= 0 && self <= 100",message="revisionHistoryLimit must be from 0 to 100"
 	// +optional
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 
 	// DeletionPolicy says what deleting the plane does to the workloads: Unwind switches the flags off, then
 	// the gateways' memory, and lets go of every field; Retain changes no pod. Default Unwind.
 	// +kubebuilder:default=Unwind
-	// +kubebuilder:validation:Enum=Unwind;Retain
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self in ['Unwind', 'Retain']",message="must be one of: Unwind, Retain"
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 }
@@ -66,8 +69,8 @@ type WorkloadReference struct {
 	Kind string `json:"kind"`
 
 	// Name of the workload.
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="must be a name in lower case: letters, digits, '-' and '.', with a letter or digit at both ends"
 	// +required
 	Name string `json:"name"`
 }
@@ -81,19 +84,21 @@ const (
 // ReleaseOverride states the Stargate or gateway release of an image whose tag is no release.
 type ReleaseOverride struct {
 	// Image as the container names it, whole: "llm-request-router:latest".
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self != ''",message="image must be as the container names it, whole: 'llm-request-router:latest'"
 	// +required
 	Image string `json:"image"`
 
 	// Version is the release of the image, "0.22.0", or its generation, "V0" to "V3".
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(V[0-3]|v?(0|[1-9][0-9]*)[.](0|[1-9][0-9]*)[.](0|[1-9][0-9]*)(-(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)([.](0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*))*)?([+][0-9A-Za-z-]+([.][0-9A-Za-z-]+)*)?)$')",message="version must be a release such as 0.22.0 or a generation from V0 to V3"
 	// +required
 	Version string `json:"version"`
 }
 
 // StargateSpec names the router's workload and how it is configured.
+//
+// +kubebuilder:validation:XValidation:fieldPath=".workloadRef.kind",rule="self.workloadRef.kind in ['Deployment', 'StatefulSet']",message="must be one of: Deployment, StatefulSet"
 type StargateSpec struct {
 	// WorkloadRef names the Deployment or StatefulSet that runs Stargate.
 	// +required
@@ -101,6 +106,7 @@ type StargateSpec struct {
 
 	// Container that runs Stargate, by name. It may be left out where the pod template has one container.
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == '' || !format.dns1123Label().validate(self).hasValue()",message="must be a name in lower case: letters, digits and '-', with a letter or digit at both ends"
 	// +optional
 	Container string `json:"container,omitempty"`
 
@@ -108,6 +114,8 @@ type StargateSpec struct {
 	// there; the directory must hold no other mount. Default /etc/routing-operator/lb-config.json.
 	// +kubebuilder:default="/etc/routing-operator/lb-config.json"
 	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(/[.]?[A-Za-z0-9_-][A-Za-z0-9._-]*){3,}$')",message="configPath must be the absolute path of a file at least two directories deep, in letters, digits, '.', '_' and '-' and without '..', for example /etc/routing-operator/lb-config.json: the operator mounts over the file's directory"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^/(dev|proc|run|sys|var/run)/')",message="configPath must not lie in /dev, /proc, /run, /sys or /var/run: the operator mounts over the file's directory"
 	// +optional
 	ConfigPath string `json:"configPath,omitempty"`
 
@@ -115,7 +123,8 @@ type StargateSpec struct {
 	// switches no flag on while it does not; Skip is for sites that pass the path in another way and know that
 	// Stargate reads it. Default Arguments.
 	// +kubebuilder:default=Arguments
-	// +kubebuilder:validation:Enum=Arguments;Skip
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self in ['Arguments', 'Skip']",message="must be one of: Arguments, Skip"
 	// +optional
 	ConfigPathCheck ConfigPathCheck `json:"configPathCheck,omitempty"`
 
@@ -136,6 +145,7 @@ type StargateSpec struct {
 	// entry per algorithm.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.all(r, self.exists_one(o, o.algorithm == r.algorithm) || !(r.algorithm in ['power-of-n', 'pulsar', 'pulsar-wait-and-widen', 'random', 'round-robin', 'wait-and-widen']))",messageExpression="'listed more than once: ' + ['power-of-n', 'pulsar', 'pulsar-wait-and-widen', 'random', 'round-robin', 'wait-and-widen'].filter(a, self.filter(r, r.algorithm == a).size() > 1).join(', ') + '; a request can select an algorithm in one configuration only, keep one entry of each'"
 	// +optional
 	RequestAlgorithms []RequestAlgorithm `json:"requestAlgorithms,omitempty"`
 
@@ -158,19 +168,21 @@ const (
 type StargateMetrics struct {
 	// Port of the metrics endpoint on the pod. Default 9090.
 	// +kubebuilder:default=9090
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=65535
+	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 65535",message="port must be from 1 to 65535"
 	// +optional
 	Port int32 `json:"port,omitempty"`
 
 	// Prefix of every metric's name. Default "stargate_".
 	// +kubebuilder:default="stargate_"
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z_:][A-Za-z0-9_:]*)?$')",message="prefix must be the beginning of a metric's name, such as stargate_: letters, digits, '_' and ':', not beginning with a digit"
 	// +optional
 	Prefix string `json:"prefix,omitempty"`
 }
 
 // GatewaySpec names an API gateway's workload.
+//
+// +kubebuilder:validation:XValidation:fieldPath=".workloadRef.kind",rule="self.workloadRef.kind in ['Deployment']",message="must be one of: Deployment"
 type GatewaySpec struct {
 	// WorkloadRef names the Deployment that runs the gateway.
 	// +required
@@ -178,6 +190,7 @@ type GatewaySpec struct {
 
 	// Container that runs the gateway, by name. It may be left out where the pod template has one container.
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == '' || !format.dns1123Label().validate(self).hasValue()",message="must be a name in lower case: letters, digits and '-', with a letter or digit at both ends"
 	// +optional
 	Container string `json:"container,omitempty"`
 
@@ -199,8 +212,7 @@ type GatewaySpec struct {
 type GatewayMetrics struct {
 	// Port of the metrics endpoint on the pod. Default 9464.
 	// +kubebuilder:default=9464
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=65535
+	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 65535",message="port must be from 1 to 65535"
 	// +optional
 	Port int32 `json:"port,omitempty"`
 }
@@ -211,19 +223,25 @@ type LastClusterSpec struct {
 	// TTL after which a session that made no request is forgotten (STARGATE_LAST_CLUSTER_TTL). Above 0.
 	// Default 10m.
 	// +kubebuilder:default="10m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) > duration('0s')",message="ttl must be above 0, such as 10m, 1h30m or 20ms"
 	// +optional
 	TTL *metav1.Duration `json:"ttl,omitempty"`
 
 	// LookupTimeout after which a request goes on without the hint (STARGATE_LAST_CLUSTER_LOOKUP_TIMEOUT).
 	// Above 0. Default 20ms.
 	// +kubebuilder:default="20ms"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) > duration('0s')",message="lookupTimeout must be above 0, such as 10m, 1h30m or 20ms"
 	// +optional
 	LookupTimeout *metav1.Duration `json:"lookupTimeout,omitempty"`
 
 	// LocalMaxEntries is the number of sessions that a gateway pod remembers where its shared store is off
 	// (STARGATE_LAST_CLUSTER_LOCAL_MAX_ENTRIES). Above 0. Default 100000.
 	// +kubebuilder:default=100000
-	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:XValidation:rule="self >= 1",message="localMaxEntries must be 1 or more"
 	// +optional
 	LocalMaxEntries *int64 `json:"localMaxEntries,omitempty"`
 }
@@ -238,36 +256,54 @@ type RolloutSpec struct {
 	// QuietPeriod that must pass without a further change before a rollout starts, so that a burst of changes
 	// is one rollout. It is waited for at most six times over. Default 5s.
 	// +kubebuilder:default="5s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) >= duration('0s')",message="quietPeriod must be 0s or more, such as 10m, 1h30m or 20ms"
 	// +optional
 	QuietPeriod *metav1.Duration `json:"quietPeriod,omitempty"`
 
 	// MinInterval between two rollouts of Stargate's configuration; failures and withdrawals do not wait for
 	// it. Default 0s.
 	// +kubebuilder:default="0s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) >= duration('0s')",message="minInterval must be 0s or more, such as 10m, 1h30m or 20ms"
 	// +optional
 	MinInterval *metav1.Duration `json:"minInterval,omitempty"`
 
 	// GatewayWarmup is the time that the gateways' memory gets to fill before the first flag is switched on.
 	// Default: lastCluster.ttl, after which no session that is still remembered can have been missed.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) >= duration('0s')",message="gatewayWarmup must be 0s or more, such as 10m, 1h30m or 20ms"
 	// +optional
 	GatewayWarmup *metav1.Duration `json:"gatewayWarmup,omitempty"`
 
 	// Waves in which models get their flag: numbers of models, or percentages of those still pending (rounded
 	// up); the last entry repeats. Default [1, "100%"].
 	// +listType=atomic
-	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0",message="list at least one wave, or leave waves out for the default"
+	// +kubebuilder:validation:items:XIntOrString
+	// +kubebuilder:validation:items:MaxLength=16
+	// +kubebuilder:validation:items:XValidation:rule="type(self) == int ? self >= 1 && self <= 2147483647 : self.matches('^([1-9][0-9]?|100)%$')",message="a wave must be a number of models, 1 or more, or a percentage from 1% to 100%"
 	// +optional
 	Waves []intstr.IntOrString `json:"waves,omitempty"`
 
 	// WaveInterval is the time from the completion of a wave to the start of the next. Default 5m.
 	// +kubebuilder:default="5m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) >= duration('0s')",message="waveInterval must be 0s or more, such as 10m, 1h30m or 20ms"
 	// +optional
 	WaveInterval *metav1.Duration `json:"waveInterval,omitempty"`
 
 	// ProgressDeadline is the time that a rollout may go without any progress, not in all, before it counts as
 	// stuck. Default 15m.
 	// +kubebuilder:default="15m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) > duration('0s')",message="progressDeadline must be above 0, such as 10m, 1h30m or 20ms"
 	// +optional
 	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
 
@@ -275,6 +311,7 @@ type RolloutSpec struct {
 	// roll back where Git is the source of the policies. A flag of the pinned revision still needs the
 	// gateways' memory.
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == '' || !format.dns1123Subdomain().validate(self).hasValue()",message="must be a name in lower case: letters, digits, '-' and '.', with a letter or digit at both ends"
 	// +optional
 	Pin string `json:"pin,omitempty"`
 }
@@ -298,14 +335,19 @@ const (
 )
 
 // AllowedNamespaces selects namespaces.
+//
+// +kubebuilder:validation:XValidation:fieldPath=".selector",rule="self.from != 'Selector' || has(self.selector)",message="from: Selector needs a selector over the labels of namespaces",reason=FieldValueRequired
+// +kubebuilder:validation:XValidation:fieldPath=".selector",rule="self.from == 'Selector' || !has(self.selector)",message="selector is for from: Selector only; remove it or set from: Selector"
 type AllowedNamespaces struct {
 	// From: Same for the plane's own namespace, All, or Selector for those that selector matches. Default Same.
 	// +kubebuilder:default=Same
-	// +kubebuilder:validation:Enum=Same;All;Selector
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self in ['Same', 'All', 'Selector']",message="must be one of: Same, All, Selector"
 	// +optional
 	From FromNamespaces `json:"from,omitempty"`
 
 	// Selector over the labels of namespaces; only with from: Selector.
+	// +kubebuilder:validation:XValidation:fieldPath=".matchExpressions",rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['Exists', 'DoesNotExist'] ? !has(e.values) || e.values.size() == 0 : e.operator in ['In', 'NotIn'] && has(e.values) && e.values.size() > 0)",message="an operator must be In or NotIn, with values, or Exists or DoesNotExist, without"
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
@@ -402,6 +444,7 @@ type RoutingPlaneStatus struct {
 	// Records holds what cannot be observed anew: when a revision was completely rolled out, and which
 	// revisions failed. The revisions carry the same as annotations; the stricter of the two counts.
 	// +listType=map
+	// +listMapKey=workload
 	// +listMapKey=revision
 	// +optional
 	Records []RevisionRecord `json:"records,omitempty"`
@@ -496,22 +539,34 @@ type FlagsStatus struct {
 	Pending []string `json:"pending,omitempty"`
 }
 
-// RevisionRecord is what cannot be observed anew about a revision.
+// RevisionRecord is what cannot be observed anew about a workload on a revision.
 type RevisionRecord struct {
-	// Revision is the name of the revision's ConfigMap.
-	Revision string `json:"revision"`
-
 	// Workload that the record is about, as Kind/name.
-	// +optional
-	Workload string `json:"workload,omitempty"`
+	// +kubebuilder:validation:MaxLength=320
+	// +required
+	Workload string `json:"workload"`
+
+	// Revision is the name of the revision's ConfigMap.
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Revision string `json:"revision"`
 
 	// CompletedAt is when every pod of the workload was first seen ready on the revision.
 	// +optional
 	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
 
-	// FailedAt is when the revision was found to have failed.
+	// Template is the hash of the workload's pod template, less the operator's fields, at CompletedAt.
+	// +optional
+	Template string `json:"template,omitempty"`
+
+	// FailedAt is when the revision was found to have failed on the workload.
 	// +optional
 	FailedAt *metav1.Time `json:"failedAt,omitempty"`
+
+	// Retry is the value that the plane's retry annotation had at FailedAt; another value asks for another
+	// attempt.
+	// +optional
+	Retry string `json:"retry,omitempty"`
 
 	// Message says how it failed.
 	// +optional

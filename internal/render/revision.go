@@ -17,6 +17,9 @@ const (
 	ArtefactGateway  = "gateway"
 )
 
+// LBConfigKey is the key of a Stargate revision's data that holds the file.
+const LBConfigKey = "lb-config.json"
+
 // hashLength in characters of five bits: 80 bits, so that two contents of one plane never share a name.
 const hashLength = 16
 

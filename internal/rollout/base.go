@@ -1,0 +1,202 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/lbconfig"
+	"github.com/routing-operator/routing-operator/internal/render"
+)
+
+// base brings Stargate onto the configuration that is wanted, with no flag on that is not on already. Flags
+// that nobody wants any more, or that must go, go with the same rollout.
+func (p *pass) base() (bool, error) {
+	sg := &p.w.Stargate
+	p.plan.Stage = v1alpha1.StageBase
+	keep := p.desired.Intersection(p.on)
+	if lost := p.lost(); lost != nil && keep.Len() > 0 {
+		if lost.until.IsZero() {
+			p.note("withdrawing flags: %s", lost.message)
+			keep = render.Flags{}
+		} else {
+			p.requeue(lost.until)
+			p.note("flags are held: %s", lost.message)
+		}
+	}
+	name, rendered, err := p.render(keep)
+	if err != nil {
+		return true, err
+	}
+	p.plan.Omitted = rendered.Omitted
+	p.plan.Target, p.plan.TargetData = name, rendered.Data
+
+	current := sg.Template.Revision
+	if current != "" && current != name && p.sameMeaning(current, rendered) {
+		name = current
+		p.plan.Target = current
+	}
+	if revision := p.w.Revisions[name]; current == name && revision.Intact && !revision.Deleting {
+		return p.inProgress(sg), nil
+	}
+	return true, p.rollBase(name, rendered, keep)
+}
+
+// lost says that flags are on although a gateway's memory is not, with until set while that is to be restored
+// first and unset where the flags have to be withdrawn.
+func (p *pass) lost() *reason {
+	sg := &p.w.Stargate
+	if p.on.Len() == 0 || sg.Template.Revision == "" {
+		return nil
+	}
+	missing := p.flagsAllowed()
+	if missing == nil || missing.reason == ReasonStargateTooOld {
+		return nil // a template that does not know the flag is not given it in the first place
+	}
+	if missing.reason == ReasonNoGateway {
+		return missing
+	}
+	since := p.w.Now
+	if was := conditionOf(p.w.Plane.Status, v1alpha1.ConditionGatewayReady); was != nil && was.Status == "False" {
+		since = was.LastTransitionTime.Time
+	}
+	for i := range p.w.Gateways {
+		if t := p.w.Gateways[i].progressed(); t.After(since) {
+			since = t
+		}
+	}
+	if deadline := since.Add(p.w.Plane.ProgressDeadline); p.w.Now.Before(deadline) {
+		missing.until = deadline
+	} else {
+		missing.message += fmt.Sprintf(", and nothing got any further for %s", p.w.Plane.ProgressDeadline)
+		missing.until = time.Time{}
+	}
+	return missing
+}
+
+// rollBase gives Stargate the revision as soon as nothing speaks against it.
+func (p *pass) rollBase(name string, rendered render.Rendered, keep render.Flags) error {
+	sg := &p.w.Stargate
+	withdrawn := sg.Template.Revision != "" && p.w.Revisions[sg.Template.Revision].Flags.Difference(keep).Len() > 0
+	if withdrawn {
+		p.plan.Stage = v1alpha1.StageWithdrawFlags
+	}
+	generation := sg.Release().Generation
+	if _, err := lbconfig.Read(rendered.Data, generation); err != nil {
+		return fmt.Errorf("the rendered file would be refused by Stargate %s: %w", sg.Release().Version, err)
+	}
+
+	// Waiting cannot help a template that has no file that its Stargate would take, nor pods that exit, and
+	// a withdrawal does not wait for what it withdraws.
+	unreadable := sg.Template.ReadsFile && !p.readable(sg.Template.Revision)
+	urgent := unreadable || withdrawn || sg.crash() != nil
+	gates := []func() *reason{func() *reason { return p.mayRoll(sg, urgent) }}
+	if !urgent {
+		gates = append(gates, p.quiet, p.interval)
+	}
+	why := p.baseReason(withdrawn, unreadable)
+	if r := first(gates...); r != nil {
+		p.stargate = verdict{reason: r.reason, message: fmt.Sprintf("%s (%s) waits: %s", why, name, r.message)}
+		p.waitFor(r, why)
+		return nil
+	}
+	wave := 0
+	if keep.Len() > 0 {
+		wave = p.w.Revisions[sg.Template.Revision].Wave
+	}
+	p.apply(sg, render.ArtefactStargate, name, stargateData(rendered), wave, fmt.Sprintf("%s: %s %s gets %s", why, sg.Kind, sg.Name, name))
+	p.stargate = verdict{reason: ReasonRollingOut, message: fmt.Sprintf("%s %s gets %s", sg.Kind, sg.Name, name)}
+	p.wait(ReasonRollingOut, p.stargate.message, time.Time{})
+	return nil
+}
+
+func (p *pass) baseReason(withdrawn, unreadable bool) string {
+	switch {
+	case p.held != nil:
+		return "going back to the last good configuration"
+	case withdrawn:
+		return "withdrawing flags"
+	case p.w.Stargate.Template.Revision == "":
+		return "first configuration"
+	case unreadable:
+		return "the present file would be refused by Stargate " + p.w.Stargate.Release().Version
+	default:
+		return "new configuration"
+	}
+}
+
+// readable tells whether the revision exists, unharmed, and the Stargate of the template accepts its file (I4).
+func (p *pass) readable(name string) bool {
+	revision, ok := p.w.Revisions[name]
+	if !ok || !revision.Intact || revision.Deleting {
+		return false
+	}
+	_, err := lbconfig.Read([]byte(revision.Data[render.LBConfigKey]), p.w.Stargate.Release().Generation)
+	return err == nil
+}
+
+// inProgress tells whether Stargate is still being rolled out onto the revision in its template.
+func (p *pass) inProgress(sg *Workload) bool {
+	if pod := p.stuck(sg); pod != nil {
+		p.step(Step{Kind: StepDeletePod, Workload: sg, Pod: pod, Why: fmt.Sprintf(
+			"pod %s exits and is not on %s; %s %s does not replace it by itself", pod.Name, sg.Template.Revision, sg.Kind, sg.Name)})
+	}
+	if sg.settled() {
+		p.stargate = verdict{ok: true, reason: ReasonUpToDate, message: fmt.Sprintf("all %d pods run %s", sg.Replicas, sg.Template.Revision)}
+		return p.unread(sg)
+	}
+	p.stageOf(sg)
+	p.stargate = verdict{reason: ReasonRollingOut, message: sg.progress()}
+	p.gateway = p.memoryVerdict()
+	if sg.Hold != "" {
+		p.stargate = verdict{reason: ReasonWorkloadHeld, message: fmt.Sprintf("%s %s %s before every pod runs %s", sg.Kind, sg.Name, sg.Hold, sg.Template.Revision)}
+	}
+	p.wait(p.stargate.reason, p.stargate.message, time.Time{})
+	return true
+}
+
+// unread holds everything but the base while Stargate does not read the operator's file.
+func (p *pass) unread(sg *Workload) bool {
+	if sg.Template.ReadsFile {
+		return false
+	}
+	file := "gives Stargate no file at all"
+	if path := sg.Template.Unread.Path; path != "" {
+		file = "points at " + path
+	}
+	message := fmt.Sprintf("%s %s %s, so %s is mounted and not read; set --lb-config-path=%s there (chart value llmRequestRouter.loadBalancer.configPath), or spec.stargate.configPathCheck: Skip if it is passed in another way",
+		sg.Kind, sg.Name, file, sg.Template.Revision, p.w.Plane.ConfigPath)
+	p.stargate = verdict{reason: ReasonFileNotRead, message: message}
+	p.gateway = p.memoryVerdict()
+	p.wait(ReasonFileNotRead, message, time.Time{})
+	return true
+}
+
+// stuck finds a StatefulSet's pod that a failed template left behind: not of the present template, crashing,
+// and never replaced by the controller, which waits for it to become ready.
+func (p *pass) stuck(w *Workload) *Pod {
+	if w.Kind != v1alpha1.KindStatefulSet || w.Hold != "" || p.w.Plane.Paused {
+		return nil
+	}
+	for i := range w.Pods {
+		if pod := &w.Pods[i]; !pod.Updated && !pod.Ready && !pod.Terminating && pod.Crash != nil && pod.Crash.Restarts >= crashLoop {
+			return pod
+		}
+	}
+	return nil
+}
+
+// stageOf tells a rollout of flags from one of the base by comparing what is in the template with what pods run.
+func (p *pass) stageOf(sg *Workload) {
+	given := p.w.Revisions[sg.Template.Revision].Flags
+	for i := range sg.Pods {
+		runs := p.w.Revisions[sg.Pods[i].Revision].Flags
+		switch {
+		case runs.Difference(given).Len() > 0:
+			p.plan.Stage = v1alpha1.StageWithdrawFlags
+			return
+		case given.Difference(runs).Len() > 0:
+			p.plan.Stage = v1alpha1.StageFlags
+		}
+	}
+}

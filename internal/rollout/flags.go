@@ -1,0 +1,124 @@
+package rollout
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/render"
+)
+
+// pending are the units that have a flag still to be switched on.
+func (p *pass) pending() []render.Unit { return render.Units(p.desired.Difference(p.on)) }
+
+// warmup lets the gateways' memory fill before a first or further flag relies on it.
+func (p *pass) warmup() (bool, error) {
+	if len(p.pending()) == 0 || p.limit() != nil {
+		return false, nil
+	}
+	if r := p.flagsAllowed(); r != nil {
+		p.plan.Stage = v1alpha1.StageGatewayMemory
+		p.flags = verdict{reason: r.reason, message: r.message}
+		p.wait(r.reason, r.message, r.until)
+		return true, nil
+	}
+	var warm time.Time
+	for i := range p.w.Gateways {
+		if t := p.completedAt(&p.w.Gateways[i]).Add(p.w.Plane.GatewayWarmup); t.After(warm) {
+			warm = t
+		}
+	}
+	if r := p.notBefore(warm, ReasonWarmup, "the gateways' memory to fill"); r != nil {
+		p.plan.Stage = v1alpha1.StageWarmup
+		p.flags = verdict{reason: r.reason, message: fmt.Sprintf("%d units of flags wait until the gateways' memory is warm", len(p.pending()))}
+		p.wait(r.reason, r.message, r.until)
+		return true, nil
+	}
+	return false, nil
+}
+
+// waves switches the next flags on.
+func (p *pass) waves() (bool, error) {
+	pending := p.pending()
+	if len(pending) == 0 || p.limit() != nil {
+		p.plan.Stage = v1alpha1.StageSettled
+		return false, nil
+	}
+	sg := &p.w.Stargate
+	p.plan.Stage = v1alpha1.StageFlags
+	done := p.w.Revisions[sg.Template.Revision].Wave
+	if p.on.Len() == 0 {
+		done = 0
+	}
+	wave := pending[:waveSize(p.w.Plane.Waves, done, len(pending))]
+	on := p.on.Intersection(p.desired).Union(render.OfUnits(p.desired, wave...))
+	name, rendered, err := p.render(on)
+	if err != nil {
+		return true, err
+	}
+	if record, failed := p.failed(name, sg); failed {
+		p.held = &failure{name, sg, record}
+		p.stall(&p.flags, ReasonRevisionFailed, p.heldMessage())
+		return true, nil
+	}
+	pause := func() *reason {
+		if done == 0 {
+			return nil
+		}
+		return p.notBefore(p.completedAt(sg).Add(p.w.Plane.WaveInterval), ReasonWaveInterval, fmt.Sprintf("spec.rollout.waveInterval since wave %d", done))
+	}
+	what := fmt.Sprintf("wave %d: lastClusterAffinity of %s", done+1, unitNames(wave))
+	if r := first(func() *reason { return p.mayRoll(sg, false) }, pause, p.interval); r != nil {
+		p.flags = verdict{reason: r.reason, message: fmt.Sprintf("%s waits: %s", what, r.message)}
+		p.waitFor(r, what)
+		return true, nil
+	}
+	p.plan.Target, p.plan.TargetData = name, rendered.Data
+	p.apply(sg, render.ArtefactStargate, name, stargateData(rendered), done+1, what)
+	p.flags = verdict{reason: ReasonRollingOut, message: what}
+	p.wait(ReasonRollingOut, fmt.Sprintf("%s %s gets %s", sg.Kind, sg.Name, name), time.Time{})
+	return true, nil
+}
+
+// waveSize is the number of units in the wave after done waves: the entry of waves, the last one repeating; a
+// percentage is of those pending, rounded up. At least one.
+func waveSize(waves []intstr.IntOrString, done, pending int) int {
+	if len(waves) == 0 {
+		return pending
+	}
+	entry := waves[min(done, len(waves)-1)]
+	size, err := intstr.GetScaledValueFromIntOrPercent(&entry, pending, true)
+	if err != nil {
+		size = 1
+	}
+	return min(max(size, 1), pending)
+}
+
+const namesShown = 16
+
+func unitName(u render.Unit) string {
+	if u.Plane {
+		return "the plane's requestAlgorithms"
+	}
+	return u.Model
+}
+
+func unitNames(units []render.Unit) string {
+	var names []string
+	for _, u := range units {
+		names = append(names, unitName(u))
+	}
+	return strings.Join(capped(names), ", ")
+}
+
+// capped keeps the first names and says in a last entry how many more there are.
+func capped(names []string) []string {
+	if len(names) <= namesShown {
+		return names
+	}
+	return append(names[:namesShown-1:namesShown-1], "and "+strconv.Itoa(len(names)-namesShown+1)+" more")
+}

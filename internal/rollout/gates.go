@@ -1,0 +1,239 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/routing-operator/routing-operator/internal/release"
+)
+
+// reason is why something is not done: a word for programs and a sentence for people.
+type reason struct {
+	reason, message string
+	// until is when time alone lifts the reason; zero if it does not.
+	until time.Time
+}
+
+// Release of the image in the workload's template.
+func (w *Workload) Release() release.Release { return w.Template.Release }
+
+// updated counts the live pods of the present template that are ready.
+func (w *Workload) updated() (ready int32) {
+	for i := range w.Pods {
+		if pod := &w.Pods[i]; pod.Updated && pod.Ready && !pod.Terminating {
+			ready++
+		}
+	}
+	return ready
+}
+
+// settled tells whether Kubernetes and the pods agree that the workload's template is completely rolled out.
+// Terminating pods of an earlier template do not count against it.
+func (w *Workload) settled() bool {
+	if !w.Found || w.Deleting || !w.RolledOut || w.updated() < w.Replicas {
+		return false
+	}
+	for i := range w.Pods {
+		if pod := &w.Pods[i]; !pod.Terminating && !pod.Updated {
+			return false
+		}
+	}
+	return true
+}
+
+// progressed is when the workload's pods last got any further.
+func (w *Workload) progressed() (last time.Time) {
+	for i := range w.Pods {
+		for _, t := range []time.Time{w.Pods[i].Created, w.Pods[i].ReadySince} {
+			if t.After(last) {
+				last = t
+			}
+		}
+	}
+	return last
+}
+
+// crash finds a crashing pod of the present template.
+func (w *Workload) crash() *Pod {
+	for i := range w.Pods {
+		if pod := &w.Pods[i]; pod.Updated && !pod.Terminating && pod.Crash != nil {
+			return pod
+		}
+	}
+	return nil
+}
+
+// progress says how far the rollout of the workload is, and what the slowest pod waits for.
+func (w *Workload) progress() string {
+	text := fmt.Sprintf("%s %s: %d of %d pods ready on the new template", w.Kind, w.Name, w.updated(), w.Replicas)
+	for i := range w.Pods {
+		switch pod := &w.Pods[i]; {
+		case pod.Terminating:
+			continue
+		case pod.Crash != nil:
+			return fmt.Sprintf("%s; pod %s exits (%d restarts)", text, pod.Name, pod.Crash.Restarts)
+		case pod.Waiting != "":
+			return fmt.Sprintf("%s; pod %s: %s", text, pod.Name, pod.Waiting)
+		}
+	}
+	return text
+}
+
+// workloads of the plane that exist.
+func (p *pass) workloads() []*Workload {
+	all := []*Workload{&p.w.Stargate}
+	for i := range p.w.Gateways {
+		all = append(all, &p.w.Gateways[i])
+	}
+	for i := range p.w.Former {
+		all = append(all, &p.w.Former[i])
+	}
+	found := all[:0]
+	for _, w := range all {
+		if w.Found && !w.Deleting {
+			found = append(found, w)
+		}
+	}
+	return found
+}
+
+// rolling tells whether the operator's own change to the workload is still being rolled out.
+func (p *pass) rolling(w *Workload) bool {
+	if w.settled() || !w.Managed || w.Template.Revision == "" {
+		return false
+	}
+	return p.recordOf(w.Template.Revision, w).Completed.IsZero()
+}
+
+// mayRoll is the gate before any new template of the operator's. urgent changes wait for nothing but the
+// operator's own rollouts of other workloads (I3): they are those where waiting cannot help.
+func (p *pass) mayRoll(w *Workload, urgent bool) *reason {
+	if p.w.Plane.Paused {
+		return &reason{reason: ReasonPaused, message: "spec.rollout.paused is set; nothing is changed until it is unset"}
+	}
+	if w.Hold != "" {
+		return &reason{reason: ReasonWorkloadHeld, message: fmt.Sprintf("%s %s %s; the operator waits until a new template would be rolled out", w.Kind, w.Name, w.Hold)}
+	}
+	for _, other := range p.workloads() {
+		if other.Key() == w.Key() {
+			if !urgent && !other.settled() {
+				return &reason{reason: ReasonRollingOut, message: other.progress()}
+			}
+			continue
+		}
+		if p.rolling(other) || !urgent && !other.settled() {
+			return &reason{reason: ReasonRollingOut, message: other.progress()}
+		}
+	}
+	return nil
+}
+
+// quiet is the gate that makes one rollout of a burst of changes.
+func (p *pass) quiet() *reason {
+	if p.w.ConfigChanged.IsZero() {
+		return nil
+	}
+	until := p.w.ConfigChanged.Add(p.w.Plane.QuietPeriod)
+	if limit := p.w.ConfigChanging.Add(6 * p.w.Plane.QuietPeriod); limit.Before(until) {
+		until = limit
+	}
+	return p.notBefore(until, ReasonQuietPeriod, "no further change for "+p.w.Plane.QuietPeriod.String())
+}
+
+// interval is the gate between two rollouts of Stargate's configuration.
+func (p *pass) interval() *reason {
+	last := p.completedAt(&p.w.Stargate)
+	if last.IsZero() || p.w.Plane.MinInterval == 0 {
+		return nil
+	}
+	return p.notBefore(last.Add(p.w.Plane.MinInterval), ReasonMinInterval, "spec.rollout.minInterval since the last rollout of Stargate")
+}
+
+func (p *pass) notBefore(until time.Time, why, what string) *reason {
+	if !p.w.Now.Before(until) {
+		return nil
+	}
+	return &reason{reason: why, message: what, until: until}
+}
+
+// always is the gate that is open.
+func (p *pass) always() *reason { return nil }
+
+// first returns the first reason there is.
+func first(gates ...func() *reason) *reason {
+	for _, gate := range gates {
+		if r := gate(); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// knowsHeader is the gate of I2: everything of Stargate that lives or may come to live consumes the header.
+func (p *pass) knowsHeader() *reason {
+	sg := &p.w.Stargate
+	if g := sg.Release().Generation; g < release.V3 {
+		return &reason{reason: ReasonStargateTooOld, message: fmt.Sprintf(
+			"%s %s runs Stargate %s (generation %s), which does not know last_cluster_affinity; it takes generation V3: upgrade Stargate, or state the image's release in spec.stargate.releases",
+			sg.Kind, sg.Name, sg.Release().Version, g)}
+	}
+	for i := range sg.Pods {
+		if pod := &sg.Pods[i]; pod.Release.Generation < release.V3 {
+			return &reason{reason: ReasonStargateTooOld, message: fmt.Sprintf("pod %s%s still runs Stargate %s, which does not know the header", pod.Name, onNode(pod), pod.Release.Version)}
+		}
+	}
+	for _, t := range sg.OtherTemplates {
+		if t.Release.Generation < release.V3 {
+			return &reason{reason: ReasonStargateTooOld, message: fmt.Sprintf("%s %s still has pods of a template with Stargate %s, which does not know the header", sg.Kind, sg.Name, t.Release.Version)}
+		}
+	}
+	return nil
+}
+
+// flagsAllowed is the gate of I1.
+func (p *pass) flagsAllowed() *reason {
+	if len(p.w.Gateways) == 0 {
+		return &reason{reason: ReasonNoGateway, message: "the plane names no gateway; without one, nothing remembers a session's last cluster: add it to spec.gateways"}
+	}
+	if r := p.knowsHeader(); r != nil {
+		return r
+	}
+	for i := range p.w.Gateways {
+		g := &p.w.Gateways[i]
+		if !g.Found || g.Deleting {
+			return &reason{reason: ReasonWorkloadNotFound, message: fmt.Sprintf("%s %s does not exist in namespace %s", g.Kind, g.Name, p.w.Plane.Namespace)}
+		}
+		if !g.Template.Memory.On {
+			return &reason{reason: ReasonMemoryOff, message: fmt.Sprintf("%s %s does not have the memory of the last cluster on%s", g.Kind, g.Name, unreadable(g.Template.Memory))}
+		}
+		for j := range g.Pods {
+			if pod := &g.Pods[j]; !pod.Memory.On {
+				return &reason{reason: ReasonMemoryOff, message: fmt.Sprintf("gateway pod %s%s still runs without the memory of the last cluster", pod.Name, onNode(pod))}
+			}
+		}
+		for _, t := range g.OtherTemplates {
+			if !t.Memory.On {
+				return &reason{reason: ReasonMemoryOff, message: fmt.Sprintf("%s %s still has a template in use without the memory of the last cluster", g.Kind, g.Name)}
+			}
+		}
+	}
+	return nil
+}
+
+func unreadable(m Memory) string {
+	if m.Unreadable == "" {
+		return ""
+	}
+	return ", as far as can be seen (" + m.Unreadable + " is not readable for the operator)"
+}
+
+func onNode(pod *Pod) string {
+	text := ""
+	if pod.Node != "" {
+		text = " on node " + pod.Node
+	}
+	if pod.Terminating {
+		text += ", terminating,"
+	}
+	return text
+}

@@ -1,0 +1,280 @@
+package rollout
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/lbconfig"
+	"github.com/routing-operator/routing-operator/internal/release"
+	"github.com/routing-operator/routing-operator/internal/render"
+)
+
+// Make plans one pass: what to do now, what to wait for, and why. It returns an error only where the
+// configuration cannot be rendered at all, which validated policies rule out.
+func Make(w *World) (*Plan, error) {
+	world := *w
+	world.Revisions = maps.Clone(w.Revisions) // what the pass records is seen by the rest of the pass only
+	p := &pass{w: &world, plan: &Plan{Stage: v1alpha1.StageSettled, Config: w.Config}}
+	if err := p.run(); err != nil {
+		return nil, fmt.Errorf("plan %s/%s: %w", w.Plane.Namespace, w.Plane.Name, err)
+	}
+	p.finish()
+	return p.plan, nil
+}
+
+// pass is the state of one planning pass.
+type pass struct {
+	w    *World
+	plan *Plan
+
+	// desired are the flags that the configuration asks for, on those among them that are on in the file that
+	// the router has been given (less what has failed), and good the revision that on was read from.
+	desired, on render.Flags
+
+	// held is the failure that keeps the wanted configuration, or the next wave, from being rolled out.
+	held *failure
+
+	stargate, gateway, flags verdict
+	stalled                  *reason
+	// waitReason is the reason of the Reconciling condition while something is waited for.
+	waitReason string
+}
+
+// failure is a revision that failed on a workload.
+type failure struct {
+	revision string
+	workload *Workload
+	record   Record
+}
+
+// run goes through the stages in their order. Each stage either has something to do or to wait for, and ends
+// the pass, or lets the next one have its turn.
+func (p *pass) run() error {
+	if p.w.Plane.NamespaceTerminating {
+		p.step(Step{Kind: StepRemoveFinalizer, Why: "the namespace is being deleted"})
+		return nil
+	}
+	p.record()
+	if !p.w.Plane.Deleted.IsZero() {
+		return p.unwind()
+	}
+	if !p.usable() {
+		return nil
+	}
+	for _, stage := range []func() (bool, error){p.choose, p.restore, p.base, p.memory, p.warmup, p.waves, p.former} {
+		busy, err := stage()
+		if busy || err != nil {
+			return err
+		}
+	}
+	p.retain()
+	return nil
+}
+
+// usable tells whether the plane's workloads can be handled at all, and says what is in the way if not.
+func (p *pass) usable() bool {
+	sg := &p.w.Stargate
+	switch {
+	case !sg.Found || sg.Deleting:
+		p.plan.Stage = v1alpha1.StageBase
+		p.stargate = verdict{reason: ReasonWorkloadNotFound, message: fmt.Sprintf("%s %s does not exist in namespace %s", sg.Kind, sg.Name, p.w.Plane.Namespace)}
+		p.wait(ReasonWorkloadNotFound, p.stargate.message, time.Time{})
+		p.gateway, p.flags = unknown(p.stargate), unknown(p.stargate)
+		return false
+	case sg.Release().Generation == release.Unsupported:
+		p.plan.Stage = v1alpha1.StageBase
+		p.stall(&p.stargate, ReasonReleaseUnsupported, fmt.Sprintf(
+			"%s %s runs Stargate %s (image %s); releases before the first of the operator's feature table are not supported: upgrade Stargate, or state the image's release in spec.stargate.releases",
+			sg.Kind, sg.Name, sg.Release().Version, sg.Template.Image))
+		p.gateway, p.flags = unknown(p.stargate), unknown(p.stargate)
+		return false
+	}
+	if blocked := p.blocked(sg); blocked != nil {
+		p.plan.Stage = v1alpha1.StageBase
+		p.stall(&p.stargate, blocked.reason, blocked.message)
+		p.gateway, p.flags = unknown(p.stargate), unknown(p.stargate)
+		return false
+	}
+	return true
+}
+
+// blocked says what only a person can mend before the operator may touch the workload.
+func (p *pass) blocked(w *Workload) *reason {
+	switch {
+	case w.Problem != "":
+		return &reason{reason: ReasonWorkloadProblem, message: fmt.Sprintf("%s %s: %s", w.Kind, w.Name, w.Problem)}
+	case w.OtherPlane != "":
+		return &reason{reason: ReasonWorkloadTaken, message: fmt.Sprintf("%s %s is managed by plane %s; remove it from that plane first", w.Kind, w.Name, w.OtherPlane)}
+	case len(w.Rivals) > 0 && !w.Managed:
+		return &reason{reason: ReasonFieldOwned, message: rivalsMessage(w)}
+	}
+	return nil
+}
+
+func rivalsMessage(w *Workload) string {
+	message := fmt.Sprintf("%s %s: ", w.Kind, w.Name)
+	for i, rival := range w.Rivals {
+		if i > 0 {
+			message += ", "
+		}
+		message += fmt.Sprintf("%s is owned by field manager %q", rival.Field, rival.Manager)
+	}
+	return message + "; the operator does not take a field that was never its own: remove it there (for a chart: from its values), and the operator goes on"
+}
+
+// choose decides which configuration the pass works towards: the effective one, that of the pin, or, where
+// the one it should be has failed, the last good one.
+func (p *pass) choose() (bool, error) {
+	p.plan.Stage = v1alpha1.StageBase
+	config := p.w.Config
+	if pin := p.w.Plane.Pin; pin != "" {
+		pinned, ok := p.w.Revisions[pin]
+		if !ok || pinned.Artefact != render.ArtefactStargate || pinned.File == nil {
+			p.stall(&p.stargate, ReasonPinNotFound, fmt.Sprintf("spec.rollout.pin names %s, which is no Stargate revision of this plane that can be read; there are: %s",
+				pin, p.revisionNames(render.ArtefactStargate)))
+			return true, nil
+		}
+		var err error
+		if config, err = render.FromFile(pinned.File); err != nil {
+			return true, fmt.Errorf("pinned revision %s: %w", pin, err)
+		}
+		p.note("pinned to %s", pin)
+	}
+	p.adopt(config)
+
+	target, _, err := p.render(p.desired.Intersection(p.on))
+	if err != nil {
+		return true, err
+	}
+	record, failed := p.failed(target, &p.w.Stargate)
+	if !failed {
+		return false, nil
+	}
+	p.held = &failure{target, &p.w.Stargate, record}
+	good := p.lastGood(&p.w.Stargate)
+	if good == nil {
+		return false, nil
+	}
+	p.note("%s failed; holding the configuration of %s", target, good.Name)
+	config, err = render.FromFile(good.File)
+	p.adopt(config)
+	return false, err
+}
+
+// adopt makes the configuration the one that the pass works towards.
+func (p *pass) adopt(config render.Config) {
+	p.plan.Config = config
+	p.desired = render.Desired(config)
+	p.on = p.given()
+}
+
+// given are the flags that are on in the file that the router was given. Flags of a failed revision do not
+// count: the ones before it do. Where nothing of the operator's was given yet, a running site's own flags
+// count, as far as its gateways have the memory on, so that adopting it changes no behaviour.
+func (p *pass) given() render.Flags {
+	sg := &p.w.Stargate
+	if name := sg.Template.Revision; name != "" {
+		if _, failed := p.failed(name, sg); failed {
+			if good := p.lastGood(sg); good != nil {
+				return good.Flags
+			}
+			return render.Flags{}
+		}
+		if revision, ok := p.w.Revisions[name]; ok {
+			return revision.Flags
+		}
+		// The revision is gone, and with it the knowledge of what was in it, unless all flags give its name.
+		if all, _, err := p.render(p.desired); err == nil && all == name {
+			return p.desired
+		}
+		return render.Flags{}
+	}
+	if sg.Template.Unread.File != nil && p.flagsAllowed() == nil {
+		return sg.Template.Unread.Flags
+	}
+	return render.Flags{}
+}
+
+// render renders the configuration with the flags for the release in Stargate's template.
+func (p *pass) render(on render.Flags) (name string, rendered render.Rendered, err error) {
+	rendered, err = render.LBConfig(p.plan.Config, on, p.w.Stargate.Release().Generation)
+	if err != nil {
+		return "", rendered, err
+	}
+	return render.RevisionName(p.w.Plane.Name, render.ArtefactStargate, stargateData(rendered)), rendered, nil
+}
+
+func stargateData(r render.Rendered) map[string]string {
+	return map[string]string{render.LBConfigKey: string(r.Data)}
+}
+
+// sameMeaning tells whether the file of the existing revision means the same as the rendered one.
+func (p *pass) sameMeaning(revision string, rendered render.Rendered) bool {
+	existing, ok := p.w.Revisions[revision]
+	if !ok || !existing.Intact || existing.Deleting || existing.File == nil {
+		return false
+	}
+	file, err := lbconfig.Read(rendered.Data, release.Newest)
+	return err == nil && lbconfig.Same(existing.File, file)
+}
+
+// apply plans the two steps that give the workload a revision.
+func (p *pass) apply(w *Workload, artefact, name string, data map[string]string, wave int, why string) {
+	existing, ok := p.w.Revisions[name]
+	_, used := existing.Records[w.Key()]
+	if !ok || !existing.Intact || existing.Deleting || used {
+		p.step(Step{Kind: StepEnsureRevision, Workload: w, Revision: name, Artefact: artefact, Data: data, Wave: wave, Why: why})
+	}
+	p.step(Step{Kind: StepApply, Workload: w, Revision: name, Artefact: artefact, Force: w.Managed, Why: why})
+	p.plan.Records = slices.DeleteFunc(p.plan.Records, func(r v1alpha1.RevisionRecord) bool {
+		return r.Revision == name && r.Workload == w.Key() && r.FailedAt == nil
+	})
+}
+
+func (p *pass) step(s Step) {
+	p.plan.Steps = append(p.plan.Steps, s)
+	p.note("%s", s.Why)
+}
+
+func (p *pass) note(format string, args ...any) {
+	if note := fmt.Sprintf(format, args...); note != "" && !slices.Contains(p.plan.Notes, note) {
+		p.plan.Notes = append(p.plan.Notes, note)
+	}
+}
+
+// held up: what would be done, and what it waits for.
+func (p *pass) waitFor(r *reason, then string) {
+	p.wait(r.reason, fmt.Sprintf("%s (then: %s)", r.message, then), r.until)
+}
+
+// wait ends a stage with what is waited for.
+func (p *pass) wait(why, what string, until time.Time) {
+	p.waitReason = why
+	p.plan.Waiting = &v1alpha1.Waiting{For: what, Until: optionalTime(until)}
+	p.requeue(until)
+	p.note("waiting: %s", what)
+}
+
+func (p *pass) requeue(at time.Time) {
+	if !at.IsZero() && (p.plan.Requeue.IsZero() || at.Before(p.plan.Requeue)) {
+		p.plan.Requeue = at
+	}
+}
+
+func (p *pass) revisionNames(artefact string) string {
+	names := "none"
+	for i, name := range slices.Sorted(maps.Keys(p.w.Revisions)) {
+		if p.w.Revisions[name].Artefact != artefact {
+			continue
+		}
+		if names == "none" {
+			names = name
+		} else if i > 0 {
+			names += ", " + name
+		}
+	}
+	return names
+}

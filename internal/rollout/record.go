@@ -1,0 +1,182 @@
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/render"
+)
+
+// crashLoop is the number of restarts from which a container's exits are evidence and no accident.
+const crashLoop = 2
+
+// recordOf merges what the revision's annotation and the plane's status hold of the workload on the revision.
+// Of two, the later completion and the earlier failure count: the stricter in each case.
+func (p *pass) recordOf(revision string, w *Workload) Record {
+	record := p.w.Revisions[revision].Records[w.Key()]
+	for _, r := range p.w.Plane.Status.Records {
+		if r.Revision != revision || r.Workload != w.Key() {
+			continue
+		}
+		if r.CompletedAt != nil && r.CompletedAt.After(record.Completed) {
+			record.Completed, record.Template = r.CompletedAt.Time, r.Template
+		}
+		if r.FailedAt != nil && (record.Failed.IsZero() || r.FailedAt.Time.Before(record.Failed)) {
+			record.Failed, record.Retry, record.Message = r.FailedAt.Time, r.Retry, r.Message
+		}
+	}
+	return record
+}
+
+// failed tells whether the revision failed on the workload and nobody asked for another attempt since (I5).
+func (p *pass) failed(revision string, w *Workload) (Record, bool) {
+	record := p.recordOf(revision, w)
+	return record, !record.Failed.IsZero() && record.Retry == p.w.Plane.Retry
+}
+
+// completedAt is when the workload was first complete on the revision in its template: as recorded, and not
+// before its oldest live pod became ready, in case the record is of an earlier use of the revision.
+func (p *pass) completedAt(w *Workload) time.Time {
+	completed := p.recordOf(w.Template.Revision, w).Completed
+	var oldest time.Time
+	for i := range w.Pods {
+		if pod := &w.Pods[i]; pod.Ready && !pod.Terminating && (oldest.IsZero() || pod.ReadySince.Before(oldest)) {
+			oldest = pod.ReadySince
+		}
+	}
+	if oldest.After(completed) {
+		return oldest
+	}
+	return completed
+}
+
+// lastGood is the revision, other than the one in the template if that failed, on which the workload was last
+// complete; nil if there is none.
+func (p *pass) lastGood(w *Workload) *Revision {
+	var good *Revision
+	var when time.Time
+	for name := range p.w.Revisions {
+		revision := p.w.Revisions[name]
+		completed := p.recordOf(name, w).Completed
+		_, failed := p.failed(name, w)
+		if completed.IsZero() || failed || revision.Deleting || revision.Artefact == render.ArtefactStargate && revision.File == nil {
+			continue
+		}
+		if good == nil || completed.After(when) || completed.Equal(when) && name > good.Name {
+			good, when = &revision, completed
+		}
+	}
+	return good
+}
+
+// record notes what became of the revisions in the workloads' templates: completion, or failure with evidence
+// against the operator's own change.
+func (p *pass) record() {
+	p.plan.Records = p.liveRecords()
+	for _, w := range p.workloads() {
+		name := w.Template.Revision
+		if _, ok := p.w.Revisions[name]; !ok {
+			continue
+		}
+		record := p.recordOf(name, w)
+		switch {
+		case w.settled():
+			if !record.Completed.IsZero() && record.Template == w.Template.Foreign && record.Failed.IsZero() {
+				p.keep(name, w, record)
+				continue
+			}
+			p.write(name, w, Record{Completed: p.w.Now, Template: w.Template.Foreign},
+				fmt.Sprintf("%s %s is complete on %s", w.Kind, w.Name, name))
+		case record.Failed.IsZero() || record.Retry != p.w.Plane.Retry:
+			if message := p.evidence(w, record); message != "" {
+				p.write(name, w, Record{Failed: p.w.Now, Retry: p.w.Plane.Retry, Message: message},
+					fmt.Sprintf("%s failed on %s %s: %s", name, w.Kind, w.Name, message))
+			}
+		}
+	}
+}
+
+// evidence says how the operator's change to the workload failed, or nothing where there is only a reason to
+// wait: a container started and then exited repeatedly, or stayed unready without any progress for the whole
+// deadline, in a template that differs from the last good one in the operator's fields only.
+func (p *pass) evidence(w *Workload, record Record) string {
+	if !record.Completed.IsZero() || w.Hold != "" || w.ObservedGeneration < w.Generation {
+		return ""
+	}
+	if good := p.lastGood(w); good != nil {
+		if template := p.recordOf(good.Name, w).Template; template != "" && template != w.Template.Foreign {
+			return ""
+		}
+	}
+	for i := range w.Pods {
+		pod := &w.Pods[i]
+		if !pod.Updated || pod.Terminating || pod.Ready {
+			continue
+		}
+		if pod.Crash != nil && pod.Crash.Restarts >= crashLoop {
+			return strings.TrimSuffix(fmt.Sprintf("container %s of pod %s exits at start: %s", pod.Crash.Container, pod.Name, pod.Crash.Message), ": ")
+		}
+		if deadline := w.progressed().Add(p.w.Plane.ProgressDeadline); pod.Started && pod.Waiting == "" {
+			if !p.w.Now.Before(deadline) {
+				return fmt.Sprintf("pod %s started and did not become ready; no pod got any further for %s", pod.Name, p.w.Plane.ProgressDeadline)
+			}
+			p.requeue(deadline)
+		}
+	}
+	return ""
+}
+
+// write records onto the revision and into the status, and lets the rest of the pass see it.
+func (p *pass) write(revision string, w *Workload, record Record, why string) {
+	p.step(Step{Kind: StepRecord, Workload: w, Revision: revision, Record: record, Why: why})
+	p.keep(revision, w, record)
+	p.w.Plane.Status.Records = p.plan.Records
+	stored := p.w.Revisions[revision]
+	records := map[string]Record{w.Key(): record}
+	for key, r := range stored.Records {
+		if key != w.Key() {
+			records[key] = r
+		}
+	}
+	stored.Records = records
+	p.w.Revisions[revision] = stored
+}
+
+// keep puts the record into the plane's status.
+func (p *pass) keep(revision string, w *Workload, record Record) {
+	entry := v1alpha1.RevisionRecord{
+		Workload: w.Key(), Revision: revision, Template: record.Template,
+		CompletedAt: optionalTime(record.Completed), FailedAt: optionalTime(record.Failed), Retry: record.Retry, Message: record.Message,
+	}
+	records := slices.DeleteFunc(p.plan.Records, func(r v1alpha1.RevisionRecord) bool {
+		return r.Revision == revision && r.Workload == entry.Workload
+	})
+	p.plan.Records = append(records, entry)
+	slices.SortFunc(p.plan.Records, func(a, b v1alpha1.RevisionRecord) int {
+		return cmp.Or(cmp.Compare(a.Workload, b.Workload), cmp.Compare(a.Revision, b.Revision))
+	})
+}
+
+// liveRecords are the status's records of revisions that still exist.
+func (p *pass) liveRecords() []v1alpha1.RevisionRecord {
+	var live []v1alpha1.RevisionRecord
+	for _, r := range p.w.Plane.Status.Records {
+		if _, ok := p.w.Revisions[r.Revision]; ok {
+			live = append(live, r)
+		}
+	}
+	return live
+}
+
+func optionalTime(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &metav1.Time{Time: t.Truncate(time.Second)}
+}

@@ -1,0 +1,132 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/render"
+)
+
+// unwind takes a deleted plane out of its workloads: flags off, memory off, fields let go. The configuration is
+// that of the file in place, whatever became of the policies. What Stargate's arguments still point at stays.
+func (p *pass) unwind() error {
+	if p.w.Plane.Paused || p.w.Plane.DeletionPolicy == v1alpha1.DeletionRetain {
+		p.step(Step{Kind: StepRemoveFinalizer, Why: "the plane was deleted and its workloads stay as they are"})
+		return nil
+	}
+	for _, stage := range []func() (bool, error){p.unwindFlags, p.unwindMemory, p.unwindStargate} {
+		if busy, err := stage(); busy || err != nil {
+			return err
+		}
+	}
+	p.deleteRevisions(0)
+	p.step(Step{Kind: StepRemoveFinalizer, Why: "the plane was deleted and its workloads were let go"})
+	return nil
+}
+
+// overdue tells whether unwinding has gone on for the whole deadline without any progress: what is gone or
+// stuck is not waited for any longer.
+func (p *pass) overdue(w *Workload) bool {
+	since := p.w.Plane.Deleted
+	if t := w.progressed(); t.After(since) {
+		since = t
+	}
+	deadline := since.Add(p.w.Plane.ProgressDeadline)
+	p.requeue(deadline)
+	return !p.w.Now.Before(deadline)
+}
+
+func (p *pass) unwindFlags() (bool, error) {
+	sg := &p.w.Stargate
+	current, ok := p.w.Revisions[sg.Template.Revision]
+	if !sg.Found || sg.Deleting || !ok || current.File == nil || p.blocked(sg) != nil {
+		return false, nil
+	}
+	p.plan.Stage = v1alpha1.StageWithdrawFlags
+	config, err := render.FromFile(current.File)
+	if err != nil {
+		return true, err
+	}
+	p.adopt(config)
+	if current.Flags.Len() > 0 {
+		name, rendered, err := p.render(render.Flags{})
+		if err != nil {
+			return true, err
+		}
+		return true, p.rollBase(name, rendered, render.Flags{})
+	}
+	if sg.settled() && p.flagsGone() == nil || p.overdue(sg) {
+		return false, nil
+	}
+	message := sg.progress()
+	if r := p.flagsGone(); r != nil {
+		message = r.message
+	}
+	p.wait(ReasonRollingOut, message, time.Time{})
+	return true, nil
+}
+
+func (p *pass) unwindMemory() (bool, error) {
+	for i := range p.w.Gateways {
+		g := &p.w.Gateways[i]
+		if g.Found && !g.Deleting && (g.Touched() || g.Managed) {
+			p.plan.Stage = v1alpha1.StageWithdrawMemory
+			if r := p.flagsGone(); r != nil && !p.overdue(&p.w.Stargate) {
+				p.wait(r.reason, r.message, r.until)
+				return true, nil
+			}
+			if !p.letGo(g, fmt.Sprintf("the plane was deleted: letting go of %s %s", g.Kind, g.Name), p.always) && p.overdue(g) {
+				continue
+			}
+			return true, nil
+		}
+		if g.Found && !g.Deleting && !g.settled() && !p.overdue(g) {
+			p.plan.Stage = v1alpha1.StageWithdrawMemory
+			p.wait(ReasonRollingOut, g.progress(), time.Time{})
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (p *pass) unwindStargate() (bool, error) {
+	sg := &p.w.Stargate
+	p.plan.Stage = v1alpha1.StageRelease
+	switch {
+	case !sg.Found || sg.Deleting:
+		return false, nil
+	case sg.Touched() && sg.Template.ReadsFile:
+		p.note("%s %s still reads %s: its mount and revision %s stay, and belong to nobody; point its arguments elsewhere, then remove the volume routing-lb-config",
+			sg.Kind, sg.Name, p.w.Plane.ConfigPath, sg.Template.Revision)
+		return false, nil
+	case sg.Touched() || sg.Managed:
+		planned := p.letGo(sg, fmt.Sprintf("the plane was deleted: letting go of %s %s, which reads another file", sg.Kind, sg.Name), p.always)
+		return planned || !p.overdue(sg), nil
+	case !sg.settled() && !p.overdue(sg):
+		p.wait(ReasonRollingOut, sg.progress(), time.Time{})
+		return true, nil
+	}
+	return false, nil
+}
+
+// former lets go of workloads that the plane names no longer.
+func (p *pass) former() (bool, error) {
+	for i := range p.w.Former {
+		w := &p.w.Former[i]
+		if !w.Found || w.Deleting {
+			continue
+		}
+		if w.Touched() && w.Template.ReadsFile {
+			p.plan.Warnings = append(p.plan.Warnings, fmt.Sprintf(
+				"%s %s is no longer named by the plane and still reads %s; its file stays as it is until its arguments point elsewhere", w.Kind, w.Name, p.w.Plane.ConfigPath))
+			continue
+		}
+		p.letGo(w, fmt.Sprintf("the plane names %s %s no longer: letting go of it", w.Kind, w.Name), p.always)
+		return true, nil
+	}
+	return false, nil
+}
+
+// Touched tells whether any of the operator's fields are in the template.
+func (w *Workload) Touched() bool { return w.Template.Touched }
