@@ -55,6 +55,8 @@ type Place struct {
 
 func (p Place) String() string {
 	switch {
+	case p.Plane && p.RequestAlgorithm == "":
+		return "the plane's request algorithms"
 	case p.Plane:
 		return fmt.Sprintf("request algorithm %s of the plane", p.RequestAlgorithm)
 	case p.RequestAlgorithm != "":
