@@ -336,8 +336,8 @@ const (
 
 // AllowedNamespaces selects namespaces.
 //
-// +kubebuilder:validation:XValidation:fieldPath=".selector",rule="self.from != 'Selector' || has(self.selector)",message="from: Selector needs a selector over the labels of namespaces",reason=FieldValueRequired
-// +kubebuilder:validation:XValidation:fieldPath=".selector",rule="self.from == 'Selector' || !has(self.selector)",message="selector is for from: Selector only; remove it or set from: Selector"
+// +kubebuilder:validation:XValidation:fieldPath=".selector",rule="!has(self.from) || self.from != 'Selector' || has(self.selector)",message="from: Selector needs a selector over the labels of namespaces",reason=FieldValueRequired
+// +kubebuilder:validation:XValidation:fieldPath=".selector",rule="!has(self.selector) || (has(self.from) && self.from == 'Selector')",message="selector is for from: Selector only; remove it or set from: Selector"
 type AllowedNamespaces struct {
 	// From: Same for the plane's own namespace, All, or Selector for those that selector matches. Default Same.
 	// +kubebuilder:default=Same
@@ -550,6 +550,10 @@ type RevisionRecord struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Revision string `json:"revision"`
+
+	// AppliedAt is when the workload was last given the revision.
+	// +optional
+	AppliedAt *metav1.Time `json:"appliedAt,omitempty"`
 
 	// CompletedAt is when every pod of the workload was first seen ready on the revision.
 	// +optional

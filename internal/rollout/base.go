@@ -137,10 +137,6 @@ func (p *pass) readable(name string) bool {
 
 // inProgress tells whether Stargate is still being rolled out onto the revision in its template.
 func (p *pass) inProgress(sg *Workload) bool {
-	if pod := p.stuck(sg); pod != nil {
-		p.step(Step{Kind: StepDeletePod, Workload: sg, Pod: pod, Why: fmt.Sprintf(
-			"pod %s exits and is not on %s; %s %s does not replace it by itself", pod.Name, sg.Template.Revision, sg.Kind, sg.Name)})
-	}
 	if sg.settled() {
 		p.stargate = verdict{ok: true, reason: ReasonUpToDate, message: fmt.Sprintf("all %d pods run %s", sg.Replicas, sg.Template.Revision)}
 		return p.unread(sg)
@@ -170,6 +166,16 @@ func (p *pass) unread(sg *Workload) bool {
 	p.gateway = p.memoryVerdict()
 	p.wait(ReasonFileNotRead, message, time.Time{})
 	return true
+}
+
+// unstick deletes a pod that keeps a StatefulSet from getting any further.
+func (p *pass) unstick() (bool, error) {
+	sg := &p.w.Stargate
+	if pod := p.stuck(sg); pod != nil {
+		p.step(Step{Kind: StepDeletePod, Workload: sg, Pod: pod, Why: fmt.Sprintf(
+			"pod %s exits and is not of the present template; %s %s does not replace it by itself", pod.Name, sg.Kind, sg.Name)})
+	}
+	return false, nil
 }
 
 // stuck finds a StatefulSet's pod that a failed template left behind: not of the present template, crashing,

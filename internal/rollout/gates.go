@@ -102,7 +102,7 @@ func (p *pass) rolling(w *Workload) bool {
 	if w.settled() || !w.Managed || w.Template.Revision == "" {
 		return false
 	}
-	return p.recordOf(w.Template.Revision, w).Completed.IsZero()
+	return !p.recordOf(w.Template.Revision, w).complete()
 }
 
 // mayRoll is the gate before any new template of the operator's. urgent changes wait for nothing but the

@@ -198,7 +198,7 @@ func (p *pass) holdGateway(g *Workload, name string) {
 	}
 	why := fmt.Sprintf("going back: %s failed on %s %s", name, g.Kind, g.Name)
 	if good := p.lastGood(g); good != nil {
-		p.step(Step{Kind: StepApply, Workload: g, Revision: good.Name, Artefact: render.ArtefactGateway, Force: g.Managed, Why: why})
+		p.apply(g, render.ArtefactGateway, good.Name, good.Data, 0, why)
 		return
 	}
 	if p.flagsGone() == nil {

@@ -14,8 +14,8 @@ type StepKind string
 
 // The kinds of step.
 const (
-	// StepEnsureRevision creates the revision's ConfigMap, or makes a damaged one anew. What it records of an
-	// earlier use by the same workload is cleared.
+	// StepEnsureRevision creates the revision's ConfigMap, or makes a damaged one anew, and writes the record of
+	// the workload that is about to get it.
 	StepEnsureRevision StepKind = "EnsureRevision"
 	// StepApply applies the workload's template with the revision, guarded by the workload's resourceVersion.
 	StepApply StepKind = "Apply"
@@ -44,7 +44,7 @@ type Step struct {
 	Wave     int
 	// Force takes back fields that were the operator's and were overwritten.
 	Force bool
-	// Record to write.
+	// Record to write onto the revision, for EnsureRevision and Record.
 	Record Record
 	// Pod to delete.
 	Pod *Pod

@@ -64,7 +64,7 @@ func (p *pass) run() error {
 	if !p.usable() {
 		return nil
 	}
-	for _, stage := range []func() (bool, error){p.choose, p.restore, p.base, p.memory, p.warmup, p.waves, p.former} {
+	for _, stage := range []func() (bool, error){p.choose, p.unstick, p.restore, p.base, p.memory, p.warmup, p.waves, p.former} {
 		busy, err := stage()
 		if busy || err != nil {
 			return err
@@ -223,15 +223,11 @@ func (p *pass) sameMeaning(revision string, rendered render.Rendered) bool {
 
 // apply plans the two steps that give the workload a revision.
 func (p *pass) apply(w *Workload, artefact, name string, data map[string]string, wave int, why string) {
-	existing, ok := p.w.Revisions[name]
-	_, used := existing.Records[w.Key()]
-	if !ok || !existing.Intact || existing.Deleting || used {
-		p.step(Step{Kind: StepEnsureRevision, Workload: w, Revision: name, Artefact: artefact, Data: data, Wave: wave, Why: why})
-	}
+	record := p.recordOf(name, w)
+	record = Record{Applied: p.w.Now, Completed: record.Completed, Template: record.Template}
+	p.step(Step{Kind: StepEnsureRevision, Workload: w, Revision: name, Artefact: artefact, Data: data, Wave: wave, Record: record, Why: why})
+	p.keep(name, w, record)
 	p.step(Step{Kind: StepApply, Workload: w, Revision: name, Artefact: artefact, Force: w.Managed, Why: why})
-	p.plan.Records = slices.DeleteFunc(p.plan.Records, func(r v1alpha1.RevisionRecord) bool {
-		return r.Revision == name && r.Workload == w.Key() && r.FailedAt == nil
-	})
 }
 
 func (p *pass) step(s Step) {

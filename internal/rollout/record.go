@@ -17,12 +17,15 @@ import (
 const crashLoop = 2
 
 // recordOf merges what the revision's annotation and the plane's status hold of the workload on the revision.
-// Of two, the later completion and the earlier failure count: the stricter in each case.
+// Of two, the later time counts, and of failures the earlier: the stricter in each case.
 func (p *pass) recordOf(revision string, w *Workload) Record {
 	record := p.w.Revisions[revision].Records[w.Key()]
 	for _, r := range p.w.Plane.Status.Records {
 		if r.Revision != revision || r.Workload != w.Key() {
 			continue
+		}
+		if r.AppliedAt != nil && r.AppliedAt.After(record.Applied) {
+			record.Applied = r.AppliedAt.Time
 		}
 		if r.CompletedAt != nil && r.CompletedAt.After(record.Completed) {
 			record.Completed, record.Template = r.CompletedAt.Time, r.Template
@@ -87,15 +90,16 @@ func (p *pass) record() {
 		record := p.recordOf(name, w)
 		switch {
 		case w.settled():
-			if !record.Completed.IsZero() && record.Template == w.Template.Foreign && record.Failed.IsZero() {
+			if record.complete() && record.Template == w.Template.Foreign && record.Failed.IsZero() {
 				p.keep(name, w, record)
 				continue
 			}
-			p.write(name, w, Record{Completed: p.w.Now, Template: w.Template.Foreign},
+			p.write(name, w, Record{Applied: record.Applied, Completed: p.w.Now, Template: w.Template.Foreign},
 				fmt.Sprintf("%s %s is complete on %s", w.Kind, w.Name, name))
 		case record.Failed.IsZero() || record.Retry != p.w.Plane.Retry:
 			if message := p.evidence(w, record); message != "" {
-				p.write(name, w, Record{Failed: p.w.Now, Retry: p.w.Plane.Retry, Message: message},
+				record.Failed, record.Retry, record.Message = p.w.Now, p.w.Plane.Retry, message
+				p.write(name, w, record,
 					fmt.Sprintf("%s failed on %s %s: %s", name, w.Kind, w.Name, message))
 			}
 		}
@@ -106,7 +110,7 @@ func (p *pass) record() {
 // wait: a container started and then exited repeatedly, or stayed unready without any progress for the whole
 // deadline, in a template that differs from the last good one in the operator's fields only.
 func (p *pass) evidence(w *Workload, record Record) string {
-	if !record.Completed.IsZero() || w.Hold != "" || w.ObservedGeneration < w.Generation {
+	if record.complete() || w.Hold != "" || w.ObservedGeneration < w.Generation {
 		return ""
 	}
 	if good := p.lastGood(w); good != nil {
@@ -152,7 +156,7 @@ func (p *pass) write(revision string, w *Workload, record Record, why string) {
 func (p *pass) keep(revision string, w *Workload, record Record) {
 	entry := v1alpha1.RevisionRecord{
 		Workload: w.Key(), Revision: revision, Template: record.Template,
-		CompletedAt: optionalTime(record.Completed), FailedAt: optionalTime(record.Failed), Retry: record.Retry, Message: record.Message,
+		AppliedAt: optionalTime(record.Applied), CompletedAt: optionalTime(record.Completed), FailedAt: optionalTime(record.Failed), Retry: record.Retry, Message: record.Message,
 	}
 	records := slices.DeleteFunc(p.plan.Records, func(r v1alpha1.RevisionRecord) bool {
 		return r.Revision == revision && r.Workload == entry.Workload

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
@@ -103,11 +104,16 @@ func (p *pass) unwindStargate() (bool, error) {
 	case sg.Touched() || sg.Managed:
 		planned := p.letGo(sg, fmt.Sprintf("the plane was deleted: letting go of %s %s, which reads another file", sg.Kind, sg.Name), p.always)
 		return planned || !p.overdue(sg), nil
-	case !sg.settled() && !p.overdue(sg):
+	case (!sg.settled() || sg.mounts()) && !p.overdue(sg):
 		p.wait(ReasonRollingOut, sg.progress(), time.Time{})
 		return true, nil
 	}
 	return false, nil
+}
+
+// mounts tells whether a pod, possibly a terminating one, still has a revision mounted.
+func (w *Workload) mounts() bool {
+	return slices.ContainsFunc(w.Pods, func(pod Pod) bool { return pod.Revision != "" })
 }
 
 // former lets go of workloads that the plane names no longer.

@@ -101,7 +101,10 @@ type Revision struct {
 
 // Record is what cannot be observed anew about a workload on a revision.
 type Record struct {
-	// Completed is when every pod was first seen ready on the revision; zero if never.
+	// Applied is when the workload was last given the revision.
+	Applied time.Time
+	// Completed is when every pod was first seen ready on the revision, the last time that it was given it; before
+	// Applied, it is of an earlier time. Zero if never.
 	Completed time.Time
 	// Template is the Foreign hash of the workload's template at Completed.
 	Template string
@@ -112,6 +115,9 @@ type Record struct {
 	// Message says how it failed.
 	Message string
 }
+
+// complete tells whether the workload got all the way onto the revision since it was last given it.
+func (r Record) complete() bool { return !r.Completed.IsZero() && !r.Completed.Before(r.Applied) }
 
 // Workload is a workload as observed, with its pods.
 type Workload struct {
