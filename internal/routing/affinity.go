@@ -118,11 +118,6 @@ type order struct {
 	from int
 }
 
-// promoted is the order with a cluster moved from its place to the front. A negative place leaves the order as it is.
-func promoted(original []int32, cluster int32, from int) order {
-	return order{original, cluster, from}
-}
-
 func (o order) len() int { return len(o.original) }
 
 func (o order) at(i int) int32 {

@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/zeebo/xxh3"
+	"pgregory.net/rapid"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 )
 
 // snapshotOf makes a snapshot and fails the test when it can not.
-func snapshotOf(t testing.TB, candidates ...Candidate) *Snapshot {
+func snapshotOf(t rapid.TB, candidates ...Candidate) *Snapshot {
 	t.Helper()
 	s, err := NewSnapshot(candidates)
 	if err != nil {
@@ -21,7 +22,7 @@ func snapshotOf(t testing.TB, candidates ...Candidate) *Snapshot {
 }
 
 // weighted are the five clusters of Stargate's known answers.
-func weighted(t testing.TB) *Snapshot {
+func weighted(t rapid.TB) *Snapshot {
 	return snapshotOf(t,
 		Candidate{ID: "a", MaxInputTPS: 100}, Candidate{ID: "b", MaxInputTPS: 100}, Candidate{ID: "c", MaxInputTPS: 200},
 		Candidate{ID: "d", MaxInputTPS: 50}, Candidate{ID: "e", MaxInputTPS: 100})

@@ -79,10 +79,10 @@ func RequestAlgorithmsFrom(list []v1alpha1.RequestAlgorithm, path *field.Path) (
 		if len(list[i].RequestAlgorithms) > 0 {
 			errs = append(errs, field.Forbidden(at.Child("requestAlgorithms"), "request algorithms do not nest; list them in the model's or the plane's requestAlgorithms"))
 		}
-		if _, twice := configs[config.Algorithm]; twice {
-			errs = append(errs, field.Duplicate(at.Child("algorithm"), config.Algorithm))
+		if _, twice := configs[list[i].Algorithm]; twice {
+			errs = append(errs, field.Duplicate(at.Child("algorithm"), list[i].Algorithm))
 		}
-		configs[config.Algorithm] = config
+		configs[list[i].Algorithm] = config
 	}
 	return configs, errs
 }

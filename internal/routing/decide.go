@@ -51,7 +51,8 @@ type Decision struct {
 func (c *Call) Decide(s *Snapshot, elapsed time.Duration, rng *rand.Rand) Decision {
 	c.classify(s)
 	d := scratches.Get().(*scratch)
-	d.call, d.config, d.snapshot, d.elapsed, d.rng = c, c.config, s, max(0, elapsed), rng
+	// The copy keeps the caller's Call on its stack.
+	d.call, d.config, d.snapshot, d.elapsed, d.rng = *c, c.config, s, max(0, elapsed), rng
 	d.excluded, d.members, d.kvDepth = d.excluded[:0], slices.Grow(d.members[:0], s.Len()), 0
 	for _, id := range c.excluded {
 		if i := s.Index(id); i >= 0 {
@@ -59,14 +60,14 @@ func (c *Call) Decide(s *Snapshot, elapsed time.Duration, rng *rand.Rand) Decisi
 		}
 	}
 	decision := d.decision(d.choose())
-	d.call, d.snapshot, d.rng = nil, nil, nil
+	d.call, d.config, d.snapshot, d.rng = Call{}, nil, nil, nil
 	scratches.Put(d)
 	return decision
 }
 
 // scratch is one decision in progress. Its slices are used again by later ones, so that a decision allocates nothing.
 type scratch struct {
-	call     *Call
+	call     Call
 	config   *Config
 	snapshot *Snapshot
 	elapsed  time.Duration
@@ -165,7 +166,7 @@ func (d *scratch) waitAndWiden() pick {
 	group := d.group()
 	d.members = d.members[:0]
 	for i := range group.len() {
-		if !slices.Contains(d.excluded, group.at(i)) {
+		if !d.isExcluded(group.at(i)) {
 			d.members = append(d.members, member{cluster: group.at(i), depth: 1})
 		}
 	}
@@ -240,22 +241,28 @@ func openRanks(k, ranked int, interval, waited time.Duration) (open int, next ti
 
 // ranking is the affinity order of pulsar and pulsar-wait-and-widen. A last cluster that is not ranked changes nothing.
 func (d *scratch) ranking() order {
-	c := d.call
+	c := &d.call
 	ranking := c.router.ranking(c.target, c.request.AffinityKey, d.snapshot, d)
 	last := d.lastCluster()
-	return promoted(ranking, last, slices.Index(ranking, last))
+	if last < 0 {
+		return order{original: ranking, from: -1}
+	}
+	return order{ranking, last, slices.Index(ranking, last)}
 }
 
 // group is the affinity order of wait-and-widen. A last cluster from outside takes the place of the last member.
 func (d *scratch) group() order {
-	c := d.call
+	c := &d.call
 	group := c.router.group(c.target, c.request.AffinityKey, d.snapshot, d)
 	last := d.lastCluster()
+	if last < 0 {
+		return order{original: group, from: -1}
+	}
 	from := slices.Index(group, last)
-	if last >= 0 && from < 0 {
+	if from < 0 {
 		from = len(group)
 	}
-	return promoted(group, last, from)
+	return order{group, last, from}
 }
 
 // lastCluster is the candidate that a returning request came from, -1 when there is none or it has left since.
@@ -270,10 +277,14 @@ func (d *scratch) lastCluster() int32 {
 func (d *scratch) takeAll(depth int32) {
 	d.members = d.members[:0]
 	for i := range int32(d.snapshot.Len()) {
-		if !slices.Contains(d.excluded, i) {
+		if !d.isExcluded(i) {
 			d.members = append(d.members, member{cluster: i, depth: depth})
 		}
 	}
+}
+
+func (d *scratch) isExcluded(cluster int32) bool {
+	return len(d.excluded) > 0 && slices.Contains(d.excluded, cluster)
 }
 
 // takeRanked makes the feasible clusters of the first ranks the members. One that is not feasible is not replaced.
@@ -288,7 +299,7 @@ func (d *scratch) takeRanked(ranking order, ranks int) {
 
 // feasible is the filter on ranked clusters. It notes the first that fails for its KV tokens.
 func (d *scratch) feasible(cluster int32, depth int) bool {
-	if slices.Contains(d.excluded, cluster) {
+	if d.isExcluded(cluster) {
 		return false
 	}
 	if d.config.ConsiderKVFree && !d.snapshot.candidates[cluster].fitsKV(d.call.request.InputTokens) {
@@ -304,24 +315,23 @@ func (d *scratch) feasible(cluster int32, depth int) bool {
 // allows, or says when the next one unlocks if that can help. It leaves the members changed.
 func (d *scratch) widen(limit uint64, scale float64, waited time.Duration) pick {
 	d.estimate(scale)
-	if len(d.members) == 0 {
-		return pick{wait: forever}
-	}
-	slices.SortFunc(d.members, fasterFirst)
-	unlocked, wait := d.unlock(waited)
-	free := d.members[:0]
-	for _, m := range d.members[:unlocked] {
-		if d.snapshot.candidates[m.cluster].hasCapacity(limit) {
+	slowest, wait := d.unlock(waited)
+	free, behind := d.members[:0], false
+	for _, m := range d.members {
+		if !d.snapshot.candidates[m.cluster].hasCapacity(limit) {
+			continue
+		}
+		if m.ttft <= slowest {
 			free = append(free, m)
+		} else {
+			behind = true
 		}
 	}
-	if len(free) > 0 {
+	switch {
+	case len(free) > 0:
 		return found(d.best(free, d.config.SampleN, scale))
-	}
-	for _, m := range d.members[unlocked:] {
-		if d.snapshot.candidates[m.cluster].hasCapacity(limit) {
-			return pick{wait: wait}
-		}
+	case behind:
+		return pick{wait: wait}
 	}
 	return pick{wait: forever}
 }
@@ -352,33 +362,34 @@ func (d *scratch) estimate(scale float64) {
 	d.members = kept
 }
 
-// fasterFirst orders by time to first token, then by cluster ID, which is the order of the indexes.
-func fasterFirst(a, b member) int {
-	switch {
-	case a.ttft < b.ttft:
-		return -1
-	case a.ttft > b.ttft:
-		return 1
+// unlock is the slowest time to first token that an unlocked bucket holds, and the time until the next bucket unlocks. Each
+// unlock uses up its share of the time waited. A pass per bucket is cheaper than sorting the members, since few
+// buckets are unlocked as a rule.
+func (d *scratch) unlock(waited time.Duration) (slowest, wait time.Duration) {
+	start := d.fastestAfter(-forever)
+	for {
+		end := add(start, d.config.BucketSize)
+		next := d.fastestAfter(end)
+		if next == forever {
+			return end, forever
+		}
+		price := nanoseconds(float64(next-start) * d.config.UnlockFactor)
+		if waited < price {
+			return end, add(price, -waited)
+		}
+		waited, start = add(waited, -price), next
 	}
-	return int(a.cluster - b.cluster)
 }
 
-// unlock is how many of the sorted members are in unlocked buckets, and the time until the next bucket unlocks. Each
-// unlock uses up its share of the time waited.
-func (d *scratch) unlock(waited time.Duration) (unlocked int, wait time.Duration) {
-	start := d.members[0].ttft
-	for i, m := range d.members {
-		gap := m.ttft - start
-		if gap <= d.config.BucketSize {
-			continue
+// fastestAfter is the shortest time to first token of a member that is longer than the time, forever if there is none.
+func (d *scratch) fastestAfter(after time.Duration) time.Duration {
+	fastest := forever
+	for i := range d.members {
+		if ttft := d.members[i].ttft; ttft > after && ttft < fastest {
+			fastest = ttft
 		}
-		price := nanoseconds(float64(gap) * d.config.UnlockFactor)
-		if waited < price {
-			return i, add(price, -waited)
-		}
-		waited, start = add(waited, -price), m.ttft
 	}
-	return len(d.members), forever
+	return fastest
 }
 
 // best samples n of the members without replacement, in random order, and picks the best of them, the first of equals.

@@ -3,8 +3,9 @@ package routing
 import (
 	"math"
 	"math/rand/v2"
-	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 )
@@ -23,7 +24,7 @@ const (
 func seeded1() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
 
 // routerOf is a router whose model has the configuration.
-func routerOf(t testing.TB, config Config) *Router {
+func routerOf(t rapid.TB, config Config) *Router {
 	t.Helper()
 	r, err := NewRouter(Plane{Models: map[string]ModelConfig{model: {Config: config}}}, Options{})
 	if err != nil {
@@ -32,7 +33,7 @@ func routerOf(t testing.TB, config Config) *Router {
 	return r
 }
 
-func callOf(t testing.TB, r *Router, request Request) *Call {
+func callOf(t rapid.TB, r *Router, request Request) *Call {
 	t.Helper()
 	call, err := r.NewCall(request)
 	if err != nil {
@@ -42,7 +43,7 @@ func callOf(t testing.TB, r *Router, request Request) *Call {
 }
 
 // decide is the first decision of a request, with fresh randomness.
-func decide(t testing.TB, r *Router, request Request, s *Snapshot, elapsed time.Duration) Decision {
+func decide(t rapid.TB, r *Router, request Request, s *Snapshot, elapsed time.Duration) Decision {
 	t.Helper()
 	return callOf(t, r, request).Decide(s, elapsed, seeded1())
 }
