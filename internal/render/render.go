@@ -68,11 +68,16 @@ func LargestSize(c Config) int {
 	return len(w.buf)
 }
 
-// ModelSize is the share of a model in LargestSize, in bytes.
+// ModelsObjectSize bounds what the models object costs by itself in LargestSize, in bytes.
+const ModelsObjectSize = 32
+
+// ModelSize is the share of a model in LargestSize, in bytes: LargestSize of a configuration is at most that of
+// the same without models, plus ModelsObjectSize, plus the shares, and it is less by no more than
+// ModelsObjectSize.
 func ModelSize(m *v1alpha1.Model) int {
 	w := largest()
 	w.model(m)
-	return len(w.buf)
+	return len(w.buf) + len(",")
 }
 
 func largest() writer {
