@@ -105,7 +105,7 @@ const child = "TESTENV_TEST_CHILD"
 
 func TestNothingIsLeftOfAKilledProcess(t *testing.T) {
 	if os.Getenv(child) != "" {
-		env, err := Start(t.Context(), Options{ControllerManager: true})
+		env, err := Start(t.Context(), Options{ControllerManager: true, WithoutCRDs: true})
 		if err != nil {
 			t.Fatal(err)
 		}
