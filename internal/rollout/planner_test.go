@@ -500,7 +500,12 @@ func TestNoInterleavingBreaksAnInvariant(t *testing.T) {
 			if seed%2 == 1 {
 				s.stargate.kind = v1alpha1.KindStatefulSet
 			}
+			if seed%3 > 0 {
+				s.plane.GatewayWarmup, s.plane.WaveInterval = 0, 0
+			}
+			s.drains = func() bool { return random.IntN(8) == 0 }
 			s.wander(t, random, 400, people(s))
+			s.drains = nil
 			s.heal()
 			plan := s.settle(t)
 			wantCondition(t, plan, v1alpha1.ConditionReady, "True", ReasonSettled)
@@ -532,7 +537,7 @@ func people(s *site) []func(*rand.Rand) {
 		func(*rand.Rand) { s.plane.Paused = !s.plane.Paused },
 		func(*rand.Rand) { s.plane.Status = v1alpha1.RoutingPlaneStatus{} },
 		func(r *rand.Rand) {
-			for _, p := range s.gateways[0].pods {
+			for _, p := range append(s.gateways[0].pods, s.stargate.pods...) {
 				p.stuck = p.terminating && r.IntN(2) == 0
 			}
 		},
@@ -549,7 +554,7 @@ func (s *site) heal() {
 	s.stargate.hold, s.plane.Paused, s.gateways[0].missing = "", false, false
 	s.stargate.replicas, s.gateways[0].replicas = 2, 2
 	s.plane.Retry += "again"
-	for _, p := range s.gateways[0].pods {
+	for _, p := range append(s.gateways[0].pods, s.stargate.pods...) {
 		p.stuck = false
 	}
 }

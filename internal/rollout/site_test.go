@@ -33,6 +33,8 @@ type site struct {
 	log       []string
 	// refuses tells whether a Stargate pod exits on the file of the revision, beyond what the strict reader says.
 	refuses func(revision Revision) bool
+	// drains tells whether a terminating pod may go now; nil lets all go.
+	drains func() bool
 }
 
 // workload is a Deployment with a surge of one, or a StatefulSet that replaces one pod at a time.
@@ -171,7 +173,7 @@ func (s *site) moves(w *workload) (moves []func()) {
 	live, updated, unready := 0, 0, 0
 	for _, p := range w.pods {
 		if p.terminating {
-			if !p.stuck {
+			if !p.stuck && (s.drains == nil || s.drains()) {
 				moves = append(moves, func() { w.pods = slices.DeleteFunc(w.pods, func(o *pod) bool { return o == p }) })
 			}
 			continue
