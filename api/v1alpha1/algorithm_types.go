@@ -7,6 +7,7 @@ import "k8s.io/apimachinery/pkg/runtime"
 // groq-multiregion, ...) are refused here; the message names the canonical spelling.
 //
 // +kubebuilder:validation:MaxLength=64
+// +kubebuilder:validation:XValidation:rule="self in ['power-of-n', 'pulsar', 'pulsar-wait-and-widen', 'random', 'round-robin', 'wait-and-widen']",messageExpression="self in ['power-of-two', 'powerOf2', 'powerof2', 'powerOfN', 'powerofn'] ? 'this is a legacy alias; write its canonical name: power-of-n' : self == 'groq-multiregion' ? 'this is a legacy alias; write its canonical name: wait-and-widen' : self == 'pulsar-multiregion' ? 'this is a legacy alias; write its canonical name: pulsar-wait-and-widen' : 'no such algorithm; there are: power-of-n, pulsar, pulsar-wait-and-widen, random, round-robin, wait-and-widen'"
 type Algorithm string
 
 // The algorithms that Stargate has.
@@ -23,6 +24,7 @@ const (
 // not ".5", "00.5", "+1" or "NaN"), and finite as a 64-bit floating-point number.
 //
 // +kubebuilder:validation:MaxLength=32
+// +kubebuilder:validation:XValidation:rule="self.matches('^-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][+-]?[0-9]+)?$') && double(self) <= 1.7976931348623157e308 && double(self) >= -1.7976931348623157e308",message="must be a number as JSON writes it and within a 64-bit floating-point number, in quotes: '0.25', '2', '1e-3'"
 type Decimal string
 
 // AlgorithmSettings is one algorithm and its settings. Every field is the camelCase of the field of
@@ -33,6 +35,27 @@ type Decimal string
 // A field that the running Stargate release does not know yet is left out of the file, and the status of
 // policy and plane says so; such fields name below the generation of Stargate that brought them: V0 from
 // release 0.10.0 on, V1 from 0.18.0 on, V2 and V3 as the administrator states for the site's builds.
+//
+// +kubebuilder:validation:XValidation:fieldPath=".comparator",rule="!has(self.comparator) || !(self.algorithm in ['pulsar', 'pulsar-wait-and-widen', 'random', 'round-robin'])",messageExpression="'comparator is not supported by algorithm ' + self.algorithm + '; supported by: power-of-n, wait-and-widen; remove the field or change the algorithm'"
+// +kubebuilder:validation:XValidation:fieldPath=".sampleCount",rule="!has(self.sampleCount) || !(self.algorithm in ['pulsar', 'pulsar-wait-and-widen', 'random', 'round-robin', 'wait-and-widen'])",messageExpression="'sampleCount is not supported by algorithm ' + self.algorithm + '; supported by: power-of-n; remove the field or change the algorithm'"
+// +kubebuilder:validation:XValidation:fieldPath=".seed",rule="!has(self.seed) || !(self.algorithm in ['power-of-n', 'random', 'round-robin'])",messageExpression="'seed is not supported by algorithm ' + self.algorithm + '; supported by: pulsar, pulsar-wait-and-widen, wait-and-widen; remove the field or change the algorithm'"
+// +kubebuilder:validation:XValidation:fieldPath=".considerKvFreeTokens",rule="!has(self.considerKvFreeTokens) || !(self.algorithm in ['power-of-n', 'random', 'round-robin', 'wait-and-widen'])",messageExpression="'considerKvFreeTokens is not supported by algorithm ' + self.algorithm + '; supported by: pulsar, pulsar-wait-and-widen; remove the field or change the algorithm'"
+// +kubebuilder:validation:XValidation:fieldPath=".rendezvousWeight",rule="!has(self.rendezvousWeight) || !(self.algorithm in ['power-of-n', 'random', 'round-robin', 'wait-and-widen'])",messageExpression="'rendezvousWeight is not supported by algorithm ' + self.algorithm + '; supported by: pulsar, pulsar-wait-and-widen; remove the field or change the algorithm'"
+// +kubebuilder:validation:XValidation:fieldPath=".cacheAffinityVirtualNodes",rule="!has(self.cacheAffinityVirtualNodes) || !(self.algorithm in ['power-of-n', 'pulsar', 'random', 'round-robin'])",messageExpression="'cacheAffinityVirtualNodes is not supported by algorithm ' + self.algorithm + '; supported by: pulsar-wait-and-widen, wait-and-widen; remove the field or change the algorithm'"
+// +kubebuilder:validation:XValidation:fieldPath=".cacheAffinityBackendSelectionCount",rule="!has(self.cacheAffinityBackendSelectionCount) || !(self.algorithm in ['power-of-n', 'pulsar', 'random', 'round-robin'])",messageExpression="'cacheAffinityBackendSelectionCount is not supported by algorithm ' + self.algorithm + '; supported by: pulsar-wait-and-widen, wait-and-widen; remove the field or change the algorithm'"
+// +kubebuilder:validation:XValidation:fieldPath=".cacheAffinityWaitMs",rule="!has(self.cacheAffinityWaitMs) || !(self.algorithm in ['power-of-n', 'pulsar', 'random', 'round-robin'])",messageExpression="'cacheAffinityWaitMs is not supported by algorithm ' + self.algorithm + '; supported by: pulsar-wait-and-widen, wait-and-widen; remove the field or change the algorithm'"
+// +kubebuilder:validation:XValidation:fieldPath=".cacheAffinityInputTokensScale",rule="!has(self.cacheAffinityInputTokensScale) || !(self.algorithm in ['power-of-n', 'pulsar', 'random', 'round-robin'])",messageExpression="'cacheAffinityInputTokensScale is not supported by algorithm ' + self.algorithm + '; supported by: pulsar-wait-and-widen, wait-and-widen; remove the field or change the algorithm'"
+// +kubebuilder:validation:XValidation:fieldPath=".bandWidenIntervalMs",rule="!has(self.bandWidenIntervalMs) || !(self.algorithm in ['power-of-n', 'pulsar', 'random', 'round-robin', 'wait-and-widen'])",messageExpression="'bandWidenIntervalMs is not supported by algorithm ' + self.algorithm + '; supported by: pulsar-wait-and-widen; remove the field or change the algorithm'"
+// +kubebuilder:validation:XValidation:fieldPath=".fallbackMaxQueued",rule="!has(self.fallbackMaxQueued) || !(self.algorithm in ['power-of-n', 'pulsar', 'random', 'round-robin', 'wait-and-widen'])",messageExpression="'fallbackMaxQueued is not supported by algorithm ' + self.algorithm + '; supported by: pulsar-wait-and-widen; remove the field or change the algorithm'"
+// +kubebuilder:validation:XValidation:fieldPath=".maxQueueTimeFloorMs",rule="!has(self.maxQueueTimeFloorMs) || !(self.algorithm in ['power-of-n', 'pulsar', 'random', 'round-robin'])",messageExpression="'maxQueueTimeFloorMs is not supported by algorithm ' + self.algorithm + '; supported by: pulsar-wait-and-widen, wait-and-widen; remove the field or change the algorithm'"
+// +kubebuilder:validation:XValidation:fieldPath=".maxQueueTimeCeilMs",rule="!has(self.maxQueueTimeCeilMs) || !(self.algorithm in ['power-of-n', 'pulsar', 'random', 'round-robin'])",messageExpression="'maxQueueTimeCeilMs is not supported by algorithm ' + self.algorithm + '; supported by: pulsar-wait-and-widen, wait-and-widen; remove the field or change the algorithm'"
+// +kubebuilder:validation:XValidation:fieldPath=".ttftBucketSizeMs",rule="!has(self.ttftBucketSizeMs) || !(self.algorithm in ['power-of-n', 'pulsar', 'random', 'round-robin'])",messageExpression="'ttftBucketSizeMs is not supported by algorithm ' + self.algorithm + '; supported by: pulsar-wait-and-widen, wait-and-widen; remove the field or change the algorithm'"
+// +kubebuilder:validation:XValidation:fieldPath=".nextBucketUnlockFactor",rule="!has(self.nextBucketUnlockFactor) || !(self.algorithm in ['power-of-n', 'pulsar', 'random', 'round-robin'])",messageExpression="'nextBucketUnlockFactor is not supported by algorithm ' + self.algorithm + '; supported by: pulsar-wait-and-widen, wait-and-widen; remove the field or change the algorithm'"
+// +kubebuilder:validation:XValidation:fieldPath=".n",rule="!has(self.n) || !(self.algorithm in ['power-of-n', 'pulsar', 'random', 'round-robin'])",messageExpression="'n is not supported by algorithm ' + self.algorithm + '; supported by: pulsar-wait-and-widen, wait-and-widen; remove the field or change the algorithm'"
+// +kubebuilder:validation:XValidation:fieldPath=".maxQueued",rule="!has(self.maxQueued) || !(self.algorithm in ['power-of-n', 'pulsar', 'random', 'round-robin'])",messageExpression="'maxQueued is not supported by algorithm ' + self.algorithm + '; supported by: pulsar-wait-and-widen, wait-and-widen; remove the field or change the algorithm'"
+// +kubebuilder:validation:XValidation:fieldPath=".ignoreQueueTime",rule="!has(self.ignoreQueueTime) || !(self.algorithm in ['power-of-n', 'pulsar', 'random', 'round-robin'])",messageExpression="'ignoreQueueTime is not supported by algorithm ' + self.algorithm + '; supported by: pulsar-wait-and-widen, wait-and-widen; remove the field or change the algorithm'"
+// +kubebuilder:validation:XValidation:fieldPath=".ignoreInputProcessingTime",rule="!has(self.ignoreInputProcessingTime) || !(self.algorithm in ['power-of-n', 'pulsar', 'random', 'round-robin'])",messageExpression="'ignoreInputProcessingTime is not supported by algorithm ' + self.algorithm + '; supported by: pulsar-wait-and-widen, wait-and-widen; remove the field or change the algorithm'"
+// +kubebuilder:validation:XValidation:fieldPath=".lastClusterAffinity",rule="!has(self.lastClusterAffinity) || !(self.algorithm in ['power-of-n', 'pulsar', 'random', 'round-robin'])",messageExpression="'lastClusterAffinity is not supported by algorithm ' + self.algorithm + '; supported by: pulsar-wait-and-widen, wait-and-widen; remove the field or change the algorithm'"
 type AlgorithmSettings struct {
 	// Algorithm that the settings are for: power-of-n, wait-and-widen, round-robin, random, pulsar or
 	// pulsar-wait-and-widen.
@@ -60,10 +83,12 @@ type AlgorithmSettings struct {
 	// input-work-seconds, utilization or num-requests-queued. Default ttft. For power-of-n and
 	// wait-and-widen; pulsar-wait-and-widen has a fixed comparison and refuses it.
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self in ['ttft', 'queue-time', 'input-work-seconds', 'utilization', 'num-requests-queued']",message="comparator must be one of: ttft, queue-time, input-work-seconds, utilization, num-requests-queued"
 	// +optional
 	Comparator *string `json:"comparator,omitempty"`
 
 	// SampleCount is the number of candidates sampled per decision, 1 to 64. Default 2. For power-of-n.
+	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 64",message="sampleCount must be from 1 to 64"
 	// +optional
 	SampleCount *int64 `json:"sampleCount,omitempty"`
 
@@ -84,17 +109,20 @@ type AlgorithmSettings struct {
 	// last-mean-input-tps. Default max-input-tps; a cluster whose workers are too old to report a maximum is
 	// then not ranked at all. For pulsar and pulsar-wait-and-widen. Since generation V2.
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self in ['max-input-tps', 'last-mean-input-tps']",message="rendezvousWeight must be one of: max-input-tps, last-mean-input-tps"
 	// +optional
 	RendezvousWeight *string `json:"rendezvousWeight,omitempty"`
 
 	// CacheAffinityVirtualNodes is the number of points per cluster on the hash ring. Default 150; 0 counts
 	// as 1. For wait-and-widen; pulsar-wait-and-widen accepts and ignores it.
+	// +kubebuilder:validation:XValidation:rule="self >= 0",message="cacheAffinityVirtualNodes must be 0 or more"
 	// +optional
 	CacheAffinityVirtualNodes *int64 `json:"cacheAffinityVirtualNodes,omitempty"`
 
 	// CacheAffinityBackendSelectionCount is k, the size of a key's affinity group. For wait-and-widen, where
 	// unset or 0 disables the affinity group, and for pulsar-wait-and-widen, where the default is 1 and 0
 	// counts as 1 (generation V0 accepts and ignores it there).
+	// +kubebuilder:validation:XValidation:rule="self >= 0",message="cacheAffinityBackendSelectionCount must be 0 or more"
 	// +optional
 	CacheAffinityBackendSelectionCount *int64 `json:"cacheAffinityBackendSelectionCount,omitempty"`
 
@@ -102,6 +130,7 @@ type AlgorithmSettings struct {
 	// it overflows to other clusters. Default 0. For wait-and-widen, where it has no effect without
 	// cacheAffinityBackendSelectionCount, and pulsar-wait-and-widen, which ignores it before V2. Since
 	// generation V1.
+	// +kubebuilder:validation:XValidation:rule="self >= 0",message="cacheAffinityWaitMs must be 0 or more"
 	// +optional
 	CacheAffinityWaitMs *int64 `json:"cacheAffinityWaitMs,omitempty"`
 
@@ -109,23 +138,27 @@ type AlgorithmSettings struct {
 	// work on the affinity group, "0" to "1". Default "1". For wait-and-widen, where it has no effect without
 	// cacheAffinityBackendSelectionCount, and pulsar-wait-and-widen, which ignores it before V2. Since
 	// generation V1.
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][+-]?[0-9]+)?$') || (double(self) >= 0.0 && double(self) <= 1.0)",message="cacheAffinityInputTokensScale must be from 0 to 1"
 	// +optional
 	CacheAffinityInputTokensScale *Decimal `json:"cacheAffinityInputTokensScale,omitempty"`
 
 	// BandWidenIntervalMs is the time in milliseconds between two bands of clusters that open after the
 	// affinity wait. Default: the affinity wait; 0 opens all at once. For pulsar-wait-and-widen. Since
 	// generation V2.
+	// +kubebuilder:validation:XValidation:rule="self >= 0",message="bandWidenIntervalMs must be 0 or more"
 	// +optional
 	BandWidenIntervalMs *int64 `json:"bandWidenIntervalMs,omitempty"`
 
 	// FallbackMaxQueued is the number of queued requests, beyond its slots, up to which a cluster outside the
 	// affinity group is selectable. Default 0. For pulsar-wait-and-widen. Since generation V2.
+	// +kubebuilder:validation:XValidation:rule="self >= 0",message="fallbackMaxQueued must be 0 or more"
 	// +optional
 	FallbackMaxQueued *int64 `json:"fallbackMaxQueued,omitempty"`
 
 	// MaxQueueTimeFloorMs is the queue delay in milliseconds that is acceptable to a request that has just
 	// arrived. It has no effect without maxQueueTimeCeilMs. Default unset. For wait-and-widen and
 	// pulsar-wait-and-widen.
+	// +kubebuilder:validation:XValidation:rule="self >= 0",message="maxQueueTimeFloorMs must be 0 or more"
 	// +optional
 	MaxQueueTimeFloorMs *int64 `json:"maxQueueTimeFloorMs,omitempty"`
 
@@ -133,11 +166,13 @@ type AlgorithmSettings struct {
 	// its time. It has no effect without maxQueueTimeFloorMs; a floor above the ceiling is not reordered and
 	// makes the limit shrink as the request ages. Default unset. For wait-and-widen and
 	// pulsar-wait-and-widen.
+	// +kubebuilder:validation:XValidation:rule="self >= 0",message="maxQueueTimeCeilMs must be 0 or more"
 	// +optional
 	MaxQueueTimeCeilMs *int64 `json:"maxQueueTimeCeilMs,omitempty"`
 
 	// TtftBucketSizeMs is the width in milliseconds of the buckets of time to first token within which
 	// clusters count as equally fast. Default 20. For wait-and-widen and pulsar-wait-and-widen.
+	// +kubebuilder:validation:XValidation:rule="self >= 0",message="ttftBucketSizeMs must be 0 or more"
 	// +optional
 	TtftBucketSizeMs *int64 `json:"ttftBucketSizeMs,omitempty"`
 
@@ -149,11 +184,13 @@ type AlgorithmSettings struct {
 
 	// N is the number of candidates sampled from the unlocked buckets. Default 2; 0 counts as 1. For
 	// wait-and-widen and pulsar-wait-and-widen.
+	// +kubebuilder:validation:XValidation:rule="self >= 0",message="n must be 0 or more"
 	// +optional
 	N *int64 `json:"n,omitempty"`
 
 	// MaxQueued is the number of queued requests, beyond its slots, up to which a cluster is selectable.
 	// Default 0. For wait-and-widen and pulsar-wait-and-widen.
+	// +kubebuilder:validation:XValidation:rule="self >= 0",message="maxQueued must be 0 or more"
 	// +optional
 	MaxQueued *int64 `json:"maxQueued,omitempty"`
 
@@ -177,6 +214,8 @@ type AlgorithmSettings struct {
 }
 
 // RequestAlgorithm is an algorithm that a request may select with the header x-routing-method.
+//
+// +kubebuilder:validation:XValidation:fieldPath=".requestAlgorithms",rule="!has(self.requestAlgorithms) || self.requestAlgorithms.size() == 0",message="a request algorithm has no requestAlgorithms of its own (Stargate would drop them in silence); list them beside it"
 type RequestAlgorithm struct {
 	AlgorithmSettings `json:",inline"`
 

@@ -18,7 +18,7 @@ type RoutingPlaneSpec struct {
 	// switched on.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:XValidation:rule="self.all(g, self.exists_one(h, h.workloadRef.kind == g.workloadRef.kind && h.workloadRef.name == g.workloadRef.name))",messageExpression="'listed more than once: ' + self.transformList(i, g, self.exists(j, h, j > i && (h.workloadRef.kind == g.workloadRef.kind && h.workloadRef.name == g.workloadRef.name)) && !self.exists(j, h, j < i && (h.workloadRef.kind == g.workloadRef.kind && h.workloadRef.name == g.workloadRef.name)), g.workloadRef.name).join(', ') + '; keep one entry for each workload'"
+	// +kubebuilder:validation:XValidation:rule="self.all(g, self.exists_one(h, h.workloadRef.kind == g.workloadRef.kind && h.workloadRef.name == g.workloadRef.name))",message="two entries name one workload; keep one entry for each workload"
 	// +optional
 	Gateways []GatewaySpec `json:"gateways,omitempty"`
 
@@ -143,9 +143,9 @@ type StargateSpec struct {
 
 	// RequestAlgorithms that a request may select for any model with the header x-routing-method. At most one
 	// entry per algorithm.
-	// +listType=atomic
+	// +listType=map
+	// +listMapKey=algorithm
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:XValidation:rule="self.all(r, self.exists_one(o, o.algorithm == r.algorithm) || !(r.algorithm in ['power-of-n', 'pulsar', 'pulsar-wait-and-widen', 'random', 'round-robin', 'wait-and-widen']))",messageExpression="'listed more than once: ' + ['power-of-n', 'pulsar', 'pulsar-wait-and-widen', 'random', 'round-robin', 'wait-and-widen'].filter(a, self.filter(r, r.algorithm == a).size() > 1).join(', ') + '; a request can select an algorithm in one configuration only, keep one entry of each'"
 	// +optional
 	RequestAlgorithms []RequestAlgorithm `json:"requestAlgorithms,omitempty"`
 

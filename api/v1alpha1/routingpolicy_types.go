@@ -21,14 +21,15 @@ type RoutingPolicySpec struct {
 // PlaneReference names a RoutingPlane.
 type PlaneReference struct {
 	// Name of the plane.
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="must be a name in lower case: letters, digits, '-' and '.', with a letter or digit at both ends"
 	// +required
 	Name string `json:"name"`
 
 	// Namespace of the plane. Default: the policy's own. A plane in another namespace must allow the policy's
 	// namespace in spec.allowedPolicies.
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == '' || !format.dns1123Label().validate(self).hasValue()",message="must be a name in lower case: letters, digits and '-', with a letter or digit at both ends"
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 }
@@ -47,7 +48,8 @@ type Model struct {
 	// RequestAlgorithms that a request for this model may select with the header x-routing-method. They win
 	// over the plane's entry of the same algorithm; the model's own algorithm is always selectable and an
 	// entry for it is never used. At most one entry per algorithm.
-	// +listType=atomic
+	// +listType=map
+	// +listMapKey=algorithm
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	RequestAlgorithms []RequestAlgorithm `json:"requestAlgorithms,omitempty"`
