@@ -1,4 +1,4 @@
-// Package index tells caches what to hold and how to find it: revisions, the policies of a plane, the planes of a workload.
+// Package index finds, in a cache, the policies of a plane and the planes of a workload.
 package index
 
 import (
@@ -6,27 +6,23 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/history"
 )
 
-// RevisionLabels are on every ConfigMap that is a revision. Caches hold no other ConfigMaps.
-func RevisionLabels() labels.Set {
-	return labels.Set{"app.kubernetes.io/managed-by": "routing-operator"}
-}
-
 const (
-	policiesByPlane  = "plane"
-	planesByWorkload = "workload"
+	policiesByPlane  = "policies-by-plane"
+	planesByWorkload = "planes-by-workload"
 )
 
 // Setup adds the indexes to a manager's cache, once and before it starts.
 func Setup(ctx context.Context, indexer client.FieldIndexer) error {
 	err := indexer.IndexField(ctx, &v1alpha1.RoutingPolicy{}, policiesByPlane, func(o client.Object) []string {
-		return []string{PlaneOf(o.(*v1alpha1.RoutingPolicy)).String()}
+		policy := o.(*v1alpha1.RoutingPolicy)
+		return []string{history.PlaneOf(policy.Namespace, &policy.Spec).String()}
 	})
 	if err != nil {
 		return fmt.Errorf("index policies by plane: %w", err)
@@ -38,15 +34,6 @@ func Setup(ctx context.Context, indexer client.FieldIndexer) error {
 		return fmt.Errorf("index planes by workload: %w", err)
 	}
 	return nil
-}
-
-// PlaneOf is the plane that a policy refers to, whether it exists or not.
-func PlaneOf(policy *v1alpha1.RoutingPolicy) types.NamespacedName {
-	name := types.NamespacedName{Namespace: policy.Spec.PlaneRef.Namespace, Name: policy.Spec.PlaneRef.Name}
-	if name.Namespace == "" {
-		name.Namespace = policy.Namespace
-	}
-	return name
 }
 
 // Policies restricts a list of RoutingPolicies to those that refer to the plane.
