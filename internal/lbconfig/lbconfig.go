@@ -103,14 +103,15 @@ func (f *File) Flags() []Place {
 // 1e-1 for 0.1) does not count; presence does, also of a value that is the default today.
 func Same(a, b *File) bool {
 	return a.Default == b.Default &&
-		maps.EqualFunc(a.RequestAlgorithms, b.RequestAlgorithms, sameEntry) &&
-		maps.EqualFunc(a.Models, b.Models, sameEntry)
+		maps.EqualFunc(a.RequestAlgorithms, b.RequestAlgorithms, SameEntry) &&
+		maps.EqualFunc(a.Models, b.Models, SameEntry)
 }
 
-func sameEntry(a, b Entry) bool {
+// SameEntry is Same for one entry.
+func SameEntry(a, b Entry) bool {
 	return a.Algorithm == b.Algorithm &&
 		maps.EqualFunc(a.Settings, b.Settings, sameValue) &&
-		maps.EqualFunc(a.RequestAlgorithms, b.RequestAlgorithms, sameEntry)
+		maps.EqualFunc(a.RequestAlgorithms, b.RequestAlgorithms, SameEntry)
 }
 
 func sameValue(a, b any) bool {

@@ -1,0 +1,192 @@
+// Package outcome tells what became of each model of a policy, by comparing the model's entry in the file that every
+// live Stargate pod has with the entry as the policy wants it. It is pure.
+package outcome
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/lbconfig"
+	"github.com/routing-operator/routing-operator/internal/release"
+	"github.com/routing-operator/routing-operator/internal/render"
+	"github.com/routing-operator/routing-operator/internal/rollout"
+)
+
+// Judge compares models with what is running on a plane.
+type Judge struct {
+	// wanted is the effective configuration with every flag that it asks for, as the release in Stargate's
+	// template would read it; held is what is being rolled out instead of it, and nil where that is the same.
+	wanted, held *lbconfig.File
+	// running are the files of the live pods, or of the template where there are none.
+	running []*lbconfig.File
+	// limited are the fields that the release does not know, by model.
+	limited map[string][]render.Omission
+	// flagged are the models that ask for a flag.
+	flagged sets.Set[string]
+	// flags and failure say why flags are not on, and why an earlier version is kept. They change with the state
+	// of the plane only, not with every pod: each change is a write to every policy.
+	flags, failure string
+}
+
+// New makes a judge for the observed plane and its plan.
+func New(w *rollout.World, p *rollout.Plan) (*Judge, error) {
+	j := &Judge{flagged: sets.New[string](), limited: map[string][]render.Omission{}}
+	for flag := range render.Desired(w.Config) {
+		if !flag.Plane {
+			j.flagged.Insert(flag.Model)
+		}
+	}
+	j.flags, j.failure = reasons(p)
+	generation := w.Stargate.Template.Release.Generation
+	var omitted []render.Omission
+	var err error
+	if j.wanted, omitted, err = read(w.Config, generation); err != nil {
+		return nil, err
+	}
+	for _, o := range omitted {
+		if !o.Place.Plane {
+			j.limited[o.Place.Model] = append(j.limited[o.Place.Model], o)
+		}
+	}
+	j.running = running(w)
+	if shared(p.Config.Models, w.Config.Models) {
+		return j, nil
+	}
+	if j.held, _, err = read(p.Config, generation); err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
+func reasons(p *rollout.Plan) (flags, failure string) {
+	if c := meta.FindStatusCondition(p.Conditions, v1alpha1.ConditionFlagsReady); c != nil {
+		flags = c.Reason
+	}
+	if c := meta.FindStatusCondition(p.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
+		return flags, c.Message
+	}
+	return flags, "the plane is pinned to another configuration"
+}
+
+// shared tells whether two slices are one.
+func shared[T any](a, b []T) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+func read(c render.Config, generation release.Generation) (*lbconfig.File, []render.Omission, error) {
+	rendered, err := render.LBConfig(c, render.Desired(c), generation)
+	if err != nil {
+		return nil, nil, err
+	}
+	file, err := lbconfig.Read(rendered.Data, release.Newest)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the rendered lb-config.json: %w", err)
+	}
+	return file, rendered.Omitted, nil
+}
+
+// running are the distinct files that Stargate's pods have; nil stands for a file that is not the operator's or that
+// is not read. Terminating pods are on their way out and do not count.
+func running(w *rollout.World) []*lbconfig.File {
+	names := map[string]bool{}
+	for i := range w.Stargate.Pods {
+		if pod := &w.Stargate.Pods[i]; !pod.Terminating {
+			names[inEffect(&pod.Template)] = true
+		}
+	}
+	if len(names) == 0 {
+		names[inEffect(&w.Stargate.Template)] = true
+	}
+	var files []*lbconfig.File
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		files = append(files, w.Revisions[name].File)
+	}
+	return files
+}
+
+func inEffect(t *rollout.Template) string {
+	if !t.ReadsFile {
+		return ""
+	}
+	return t.Revision
+}
+
+// Model is what became of the entry that the plane has of a model.
+func (j *Judge) Model(name string) v1alpha1.ModelStatus {
+	status := v1alpha1.ModelStatus{Name: name, State: v1alpha1.ModelProgrammed}
+	wanted := j.wanted.Models[name]
+	everywhere, flags := true, true
+	for _, file := range j.running {
+		if file == nil {
+			everywhere, flags = false, false
+			break
+		}
+		entry, ok := file.Models[name]
+		everywhere = everywhere && ok && lbconfig.SameEntry(withoutFlags(entry), withoutFlags(wanted))
+		flags = flags && ok && hasFlags(entry, wanted)
+	}
+	status.LastClusterAffinity = j.flagged.Has(name)
+	status.EffectiveLastClusterAffinity = status.LastClusterAffinity && flags && !j.limitsFlag(name)
+	switch {
+	case j.held != nil && !lbconfig.SameEntry(withoutFlags(j.held.Models[name]), withoutFlags(wanted)):
+		status.State, status.Message = v1alpha1.ModelHeld, "an earlier version is kept: "+j.failure
+	case !everywhere, !flags && !status.LastClusterAffinity:
+		status.State, status.Message = v1alpha1.ModelPending, "not yet in the file of every Stargate pod"
+	case !flags:
+		status.State, status.Message = v1alpha1.ModelFlagHeld, "lastClusterAffinity is not on in every Stargate pod yet; the plane says: "+j.flags
+	case len(j.limited[name]) > 0:
+		status.State, status.Message = v1alpha1.ModelLimited, limits(j.limited[name])
+	}
+	return status
+}
+
+func (j *Judge) limitsFlag(name string) bool {
+	return slices.ContainsFunc(j.limited[name], func(o render.Omission) bool { return o.Field == "lastClusterAffinity" })
+}
+
+func limits(omitted []render.Omission) string {
+	text := "left out, since the running Stargate release does not know it:"
+	seen := map[string]bool{}
+	for _, o := range omitted {
+		if part := fmt.Sprintf(" %s (since generation %s)", o.Field, o.Since); !seen[part] {
+			seen[part] = true
+			text += part
+		}
+	}
+	return text
+}
+
+// withoutFlags is the entry less every flag that is on; one that is explicitly off is part of the entry.
+func withoutFlags(e lbconfig.Entry) lbconfig.Entry {
+	if e.Settings[lbconfig.LastClusterAffinity] == true {
+		e.Settings = maps.Clone(e.Settings)
+		delete(e.Settings, lbconfig.LastClusterAffinity)
+	}
+	if e.RequestAlgorithms != nil {
+		nested := make(map[v1alpha1.Algorithm]lbconfig.Entry, len(e.RequestAlgorithms))
+		for algorithm, entry := range e.RequestAlgorithms {
+			nested[algorithm] = withoutFlags(entry)
+		}
+		e.RequestAlgorithms = nested
+	}
+	return e
+}
+
+// hasFlags tells whether every flag of wanted is on in the entry, and no other.
+func hasFlags(e, wanted lbconfig.Entry) bool {
+	if (e.Settings[lbconfig.LastClusterAffinity] == true) != (wanted.Settings[lbconfig.LastClusterAffinity] == true) {
+		return false
+	}
+	for algorithm, nested := range wanted.RequestAlgorithms {
+		if !hasFlags(e.RequestAlgorithms[algorithm], nested) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,189 @@
+package workload
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/render"
+)
+
+// Annotations that stripped objects carry in memory only.
+const (
+	annotationWhole   = "memory.routing.nvcf.io/template"
+	annotationForeign = "memory.routing.nvcf.io/foreign"
+)
+
+const policyKind = "RoutingPolicy"
+
+// keptLabels of objects; everything else is found by owner references.
+var keptLabels = []string{appsv1.DefaultDeploymentUniqueLabelKey, appsv1.ControllerRevisionHashLabelKey}
+
+// Strip is a transform for caches: it takes away what this package never reads from Deployments, StatefulSets,
+// ReplicaSets, Pods and ControllerRevisions, so that a cluster's worth of them fits into little memory. A
+// template's hashes are taken first. Other objects stay as they are. It is idempotent.
+func Strip(object any) (any, error) {
+	switch o := object.(type) {
+	case *appsv1.Deployment:
+		stripWorkload(&o.ObjectMeta, &o.Spec.Template)
+		o.Status.Conditions = nil
+	case *appsv1.StatefulSet:
+		stripWorkload(&o.ObjectMeta, &o.Spec.Template)
+		o.Spec.VolumeClaimTemplates = nil
+		o.Status.Conditions = nil
+	case *appsv1.ReplicaSet:
+		hashes := HashesOf(&o.ObjectMeta, &o.Spec.Template)
+		stripMeta(&o.ObjectMeta)
+		setHashes(&o.ObjectMeta, hashes)
+		stripTemplate(&o.Spec.Template)
+		o.Status.Conditions = nil
+	case *appsv1.ControllerRevision:
+		return o, stripRevision(o)
+	case *corev1.Pod:
+		stripPod(o)
+	}
+	return object, nil
+}
+
+// stripWorkload keeps the managed fields of everything but the status: they tell who owns the template.
+func stripWorkload(meta *metav1.ObjectMeta, template *corev1.PodTemplateSpec) {
+	hashes := HashesOf(meta, template)
+	managed := slices.DeleteFunc(meta.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Subresource != "" })
+	plane, isManaged := meta.Annotations[AnnotationPlane]
+	stripMeta(meta)
+	meta.ManagedFields = managed
+	if isManaged {
+		meta.Annotations = map[string]string{AnnotationPlane: plane}
+	}
+	setHashes(meta, hashes)
+	stripTemplate(template)
+}
+
+func setHashes(meta *metav1.ObjectMeta, h Hashes) {
+	if meta.Annotations == nil {
+		meta.Annotations = map[string]string{}
+	}
+	meta.Annotations[annotationWhole], meta.Annotations[annotationForeign] = h.Whole, h.Foreign
+}
+
+func stripMeta(meta *metav1.ObjectMeta) {
+	meta.ManagedFields = nil
+	meta.Annotations = nil
+	meta.Labels = only(meta.Labels, keptLabels)
+	meta.GenerateName = ""
+}
+
+func only(labels map[string]string, kept []string) map[string]string {
+	labels = maps.Clone(labels)
+	maps.DeleteFunc(labels, func(key, _ string) bool { return !slices.Contains(kept, key) })
+	return labels
+}
+
+func stripTemplate(t *corev1.PodTemplateSpec) {
+	t.ObjectMeta = metav1.ObjectMeta{}
+	stripSpec(&t.Spec)
+}
+
+// stripSpec keeps the volumes that hold ConfigMaps and, of containers, what Reader reads.
+func stripSpec(spec *corev1.PodSpec) {
+	kept := corev1.PodSpec{NodeName: spec.NodeName}
+	for i := range spec.Volumes {
+		if v := &spec.Volumes[i]; v.ConfigMap != nil || v.Name == VolumeName {
+			kept.Volumes = append(kept.Volumes, *v)
+		}
+	}
+	for i := range spec.Containers {
+		c := &spec.Containers[i]
+		container := corev1.Container{
+			Name: c.Name, Image: c.Image, EnvFrom: c.EnvFrom, VolumeMounts: c.VolumeMounts,
+			Command: pathArguments(c.Command), Args: pathArguments(c.Args),
+		}
+		for j := range c.Env {
+			if slices.Contains(render.GatewayVariableNames(), c.Env[j].Name) {
+				container.Env = append(container.Env, c.Env[j])
+			}
+		}
+		kept.Containers = append(kept.Containers, container)
+	}
+	*spec = kept
+}
+
+// pathArguments keeps --lb-config-path and its value.
+func pathArguments(list []string) (kept []string) {
+	for i, argument := range list {
+		if strings.HasPrefix(argument, configPathFlag) || i > 0 && list[i-1] == configPathFlag {
+			kept = append(kept, argument)
+		}
+	}
+	return kept
+}
+
+func stripPod(pod *corev1.Pod) {
+	stripMeta(&pod.ObjectMeta)
+	stripSpec(&pod.Spec)
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil || owner.Kind != "ReplicaSet" && owner.Kind != v1alpha1.KindStatefulSet {
+		pod.Spec, pod.Status = corev1.PodSpec{}, corev1.PodStatus{}
+		return
+	}
+	kept := corev1.PodStatus{Phase: pod.Status.Phase}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady || c.Type == corev1.PodScheduled {
+			c.Message, c.LastProbeTime = "", metav1.Time{}
+			kept.Conditions = append(kept.Conditions, c)
+		}
+	}
+	kept.ContainerStatuses = stripStatuses(pod.Status.ContainerStatuses)
+	kept.InitContainerStatuses = stripStatuses(pod.Status.InitContainerStatuses)
+	pod.Status = kept
+}
+
+func stripStatuses(statuses []corev1.ContainerStatus) (kept []corev1.ContainerStatus) {
+	for i := range statuses {
+		s := &statuses[i]
+		kept = append(kept, corev1.ContainerStatus{
+			Name: s.Name, State: s.State, LastTerminationState: s.LastTerminationState, Ready: s.Ready, RestartCount: s.RestartCount, Started: s.Started,
+		})
+	}
+	return kept
+}
+
+// stripRevision keeps the template of a StatefulSet's revision, and all of a policy's.
+func stripRevision(r *appsv1.ControllerRevision) error {
+	owner := metav1.GetControllerOfNoCopy(r)
+	if owner != nil && owner.Kind == policyKind {
+		r.ManagedFields = nil
+		return nil
+	}
+	stripMeta(&r.ObjectMeta)
+	if owner == nil || owner.Kind != v1alpha1.KindStatefulSet {
+		r.Data = runtime.RawExtension{}
+		return nil
+	}
+	template, err := TemplateOf(r)
+	if err != nil {
+		return err
+	}
+	stripTemplate(template)
+	if r.Data.Raw, err = json.Marshal(appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Template: *template}}); err != nil {
+		return fmt.Errorf("stripping ControllerRevision %s/%s: %w", r.Namespace, r.Name, err)
+	}
+	return nil
+}
+
+// TemplateOf reads the pod template out of a StatefulSet's ControllerRevision.
+func TemplateOf(r *appsv1.ControllerRevision) (*corev1.PodTemplateSpec, error) {
+	var set appsv1.StatefulSet
+	if err := json.Unmarshal(r.Data.Raw, &set); err != nil {
+		return nil, fmt.Errorf("reading the pod template in ControllerRevision %s/%s: %w", r.Namespace, r.Name, err)
+	}
+	return &set.Spec.Template, nil
+}
