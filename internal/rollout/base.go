@@ -116,6 +116,8 @@ func (p *pass) baseReason(withdrawn, unreadable bool) string {
 		return "going back to the last good configuration"
 	case withdrawn:
 		return "withdrawing flags"
+	case p.w.Stargate.Template.Revision == "" && p.w.Stargate.Managed:
+		return "putting back what was taken out"
 	case p.w.Stargate.Template.Revision == "":
 		return "first configuration"
 	case unreadable:

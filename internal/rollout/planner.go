@@ -172,8 +172,9 @@ func (p *pass) adopt(config render.Config) {
 }
 
 // given are the flags that are on in the file that the router was given. Flags of a failed revision do not
-// count: the ones before it do. Where nothing of the operator's was given yet, a running site's own flags
-// count, as far as its gateways have the memory on, so that adopting it changes no behaviour.
+// count: the ones before it do. Where somebody took the file out of the template, those of the last one count,
+// and where nothing of the operator's was given yet, a running site's own, so that putting a file back and
+// adopting a site change no behaviour; both only as far as the flags may be on at all.
 func (p *pass) given() render.Flags {
 	sg := &p.w.Stargate
 	if name := sg.Template.Revision; name != "" {
@@ -192,10 +193,13 @@ func (p *pass) given() render.Flags {
 		}
 		return render.Flags{}
 	}
-	if sg.Template.Unread.File != nil && p.flagsAllowed() == nil {
-		return sg.Template.Unread.Flags
+	if p.flagsAllowed() != nil {
+		return render.Flags{}
 	}
-	return render.Flags{}
+	if good := p.lastGood(sg); sg.Managed && good != nil {
+		return good.Flags
+	}
+	return sg.Template.Unread.Flags
 }
 
 // render renders the configuration with the flags for the release in Stargate's template.

@@ -460,6 +460,26 @@ func TestMemoryThatGoesOffIsRestoredFirst(t *testing.T) {
 	wantRollouts(t, s, 0, 2)
 }
 
+func TestAFileThatIsTakenOutIsPutBackWithItsFlags(t *testing.T) {
+	s := newSite(affine("a"))
+	s.settle(t)
+	s.reset()
+	s.stargate.change(func(to *template) { to.revision = "" }) // kubectl rollout undo, to before the operator
+	plan := s.settle(t)
+	wantCondition(t, plan, v1alpha1.ConditionReady, "True", ReasonSettled)
+	wantRollouts(t, s, 2, 0)
+}
+
+func TestARevisionThatIsDeletedIsMadeAnewWithoutARestart(t *testing.T) {
+	s := newSite(affine("a"))
+	s.settle(t)
+	s.reset()
+	delete(s.revisions, s.stargate.template.revision)
+	plan := s.settle(t)
+	wantCondition(t, plan, v1alpha1.ConditionReady, "True", ReasonSettled)
+	wantRollouts(t, s, 0, 0)
+}
+
 func TestFlagsAreWithdrawnWhenTheGatewayStaysAway(t *testing.T) {
 	s := newSite(affine("a"))
 	s.settle(t)
