@@ -1,0 +1,363 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	applyappsv1 "k8s.io/client-go/applyconfigurations/apps/v1"
+	"k8s.io/client-go/util/csaupgrade"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/patch"
+	"github.com/routing-operator/routing-operator/internal/rollout"
+	"github.com/routing-operator/routing-operator/internal/workload"
+)
+
+// Finalizer on planes: their workloads are to be unwound before they go.
+const Finalizer = "routing.nvcf.io/unwind"
+
+// errStale says that the API server is ahead of what was planned from; the next pass plans again.
+var errStale = errors.New("the cluster has changed since it was observed")
+
+// refusedError is a write that the API server will go on to refuse until a person changes something.
+type refusedError struct {
+	reason string
+	err    error
+}
+
+func (e *refusedError) Error() string { return e.err.Error() }
+func (e *refusedError) Unwrap() error { return e.err }
+
+// executor does the steps of one plan.
+type executor struct {
+	*PlaneReconciler
+	seen *observation
+	// verified: the workloads are still as they were planned from.
+	verified bool
+	// versions of revisions that this pass has written, by name.
+	versions map[string]string
+}
+
+// execute does the steps in order up to the first that fails, and returns those that were done.
+func (r *PlaneReconciler) execute(ctx context.Context, seen *observation, steps []rollout.Step) (done []rollout.Step, err error) {
+	e := &executor{PlaneReconciler: r, seen: seen, versions: map[string]string{}}
+	for i := range steps {
+		if err := e.step(ctx, &steps[i]); err != nil {
+			return steps[:i], classify(err, &steps[i])
+		}
+	}
+	return steps, nil
+}
+
+func (e *executor) step(ctx context.Context, step *rollout.Step) error {
+	switch step.Kind {
+	case rollout.StepEnsureRevision:
+		return e.ensureRevision(ctx, step)
+	case rollout.StepApply:
+		return e.apply(ctx, step)
+	case rollout.StepLetGo:
+		return e.letGo(ctx, step)
+	case rollout.StepRecord:
+		return e.record(ctx, step)
+	case rollout.StepDeletePod:
+		return e.deletePod(ctx, step)
+	case rollout.StepDeleteRevision:
+		return e.deleteRevision(ctx, step.Revision)
+	case rollout.StepRemoveFinalizer:
+		return e.finalize(ctx, controllerutil.RemoveFinalizer)
+	}
+	return fmt.Errorf("unknown kind of step %q", step.Kind)
+}
+
+// classify tells what is to be planned again, what a person has to mend, and what may pass by itself.
+func classify(err error, step *rollout.Step) error {
+	var refused *refusedError
+	if errors.Is(err, errStale) || errors.As(err, &refused) {
+		return err
+	}
+	what := step.Revision
+	if step.Workload != nil {
+		what = step.Workload.Kind + " " + step.Workload.Name
+	}
+	err = fmt.Errorf("%s of %s: %w", step.Kind, what, err)
+	switch {
+	case apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict):
+		return &refusedError{"FieldConflict", err}
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return fmt.Errorf("%w: %w", errStale, err)
+	case apierrors.IsInvalid(err):
+		return &refusedError{"WriteInvalid", err}
+	case apierrors.IsForbidden(err):
+		return &refusedError{"WriteForbidden", err}
+	}
+	return err
+}
+
+// verify compares all workloads of the plane with the API server right before a change to one of them: a cache
+// that lags could make two workloads roll at once, or take a file for gone that is still in use. What happens to
+// the changed workload after that is caught by the resourceVersion in the write.
+func (e *executor) verify(ctx context.Context) error {
+	if e.verified {
+		return nil
+	}
+	w := &e.seen.world
+	all := append([]rollout.Workload{w.Stargate}, w.Gateways...)
+	for _, observed := range append(all, w.Former...) {
+		var live metav1.PartialObjectMetadata
+		live.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(observed.Kind))
+		err := e.Live.Get(ctx, types.NamespacedName{Namespace: w.Plane.Namespace, Name: observed.Name}, &live)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading %s %s before a change: %w", observed.Kind, observed.Name, err)
+		}
+		if observed.Found != (err == nil) || observed.Found && live.ResourceVersion != observed.ResourceVersion {
+			return fmt.Errorf("%w: %s %s", errStale, observed.Kind, observed.Name)
+		}
+	}
+	e.verified = true
+	return nil
+}
+
+func (e *executor) target(w *rollout.Workload) patch.Target {
+	return patch.Target{Kind: w.Kind, Namespace: e.seen.plane.Namespace, Name: w.Name, ResourceVersion: w.ResourceVersion}
+}
+
+func (e *executor) apply(ctx context.Context, step *rollout.Step) error {
+	if err := e.verify(ctx); err != nil {
+		return err
+	}
+	if err := e.finalize(ctx, controllerutil.AddFinalizer); err != nil {
+		return err
+	}
+	target, site := e.target(step.Workload), e.seen.sites[step.Workload.Key()]
+	fields := patch.Fields{
+		Plane: e.seen.plane.Name, Artefact: step.Artefact, Revision: step.Revision,
+		Container: step.Workload.Container, ConfigPath: e.seen.world.Plane.ConfigPath,
+	}
+	if step.Force && patch.NeedsMending(site.spec, fields) {
+		return e.mend(ctx, target, fields)
+	}
+	if site.updated {
+		if err := e.own(ctx, &target); err != nil {
+			return err
+		}
+	}
+	config, err := patch.Apply(target, fields)
+	if err != nil {
+		return err
+	}
+	options := []client.ApplyOption{client.FieldOwner(workload.FieldManager)}
+	if step.Force {
+		options = append(options, client.ForceOwnership)
+	}
+	return e.Apply(ctx, config, options...)
+}
+
+// mend takes entries back whole, and then owns them as if they had been applied.
+func (e *executor) mend(ctx context.Context, target patch.Target, fields patch.Fields) error {
+	data, err := patch.Mend(target, fields)
+	if err != nil {
+		return err
+	}
+	object, err := newWorkload(target)
+	if err != nil {
+		return err
+	}
+	if err := e.Patch(ctx, object, client.RawPatch(types.StrategicMergePatchType, data), client.FieldOwner(workload.FieldManager)); err != nil {
+		return err
+	}
+	target.ResourceVersion = object.GetResourceVersion()
+	return e.own(ctx, &target)
+}
+
+// own moves fields that the operator patched to what it applied, so that later applies update them and let them go.
+func (e *executor) own(ctx context.Context, target *patch.Target) error {
+	object, err := newWorkload(*target)
+	if err != nil {
+		return err
+	}
+	// From the API server: the cache holds managed fields in part only.
+	if err := e.Live.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+		return fmt.Errorf("reading managed fields: %w", err)
+	}
+	if object.GetResourceVersion() != target.ResourceVersion {
+		return errStale
+	}
+	data, err := csaupgrade.UpgradeManagedFieldsPatch(object, sets.New(workload.FieldManager), workload.FieldManager)
+	if err != nil || data == nil {
+		return err
+	}
+	if err := e.Patch(ctx, object, client.RawPatch(types.JSONPatchType, data), client.FieldOwner(workload.FieldManager)); err != nil {
+		return fmt.Errorf("moving managed fields: %w", err)
+	}
+	target.ResourceVersion = object.GetResourceVersion()
+	return nil
+}
+
+func newWorkload(target patch.Target) (client.Object, error) {
+	meta := metav1.ObjectMeta{Namespace: target.Namespace, Name: target.Name}
+	switch target.Kind {
+	case v1alpha1.KindDeployment:
+		return &appsv1.Deployment{ObjectMeta: meta}, nil
+	case v1alpha1.KindStatefulSet:
+		return &appsv1.StatefulSet{ObjectMeta: meta}, nil
+	}
+	return nil, fmt.Errorf("kind %q is neither Deployment nor StatefulSet", target.Kind)
+}
+
+func (e *executor) letGo(ctx context.Context, step *rollout.Step) error {
+	if err := e.verify(ctx); err != nil {
+		return err
+	}
+	target := e.target(step.Workload)
+	if e.seen.sites[step.Workload.Key()].updated {
+		if err := e.own(ctx, &target); err != nil {
+			return err
+		}
+	}
+	config, err := patch.LetGo(target)
+	if err != nil {
+		return err
+	}
+	if err := e.Apply(ctx, config, client.FieldOwner(workload.FieldManager)); err != nil {
+		return err
+	}
+	// After a restore from a backup the annotation may belong to whoever restored it; it is the operator's all the same.
+	if version, stays := annotated(config, e.seen.plane.Name); stays {
+		object, err := newWorkload(target)
+		if err != nil {
+			return err
+		}
+		data := fmt.Sprintf(`{"metadata":{"resourceVersion":%q,"annotations":{%q:null}}}`, version, workload.AnnotationPlane)
+		return e.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(data)), client.FieldOwner(workload.FieldManager))
+	}
+	return nil
+}
+
+// annotated tells whether the workload that an apply returned still names the plane.
+func annotated(applied runtime.ApplyConfiguration, plane string) (version string, stays bool) {
+	switch o := applied.(type) {
+	case *applyappsv1.DeploymentApplyConfiguration:
+		return ptr.Deref(o.ResourceVersion, ""), o.Annotations[workload.AnnotationPlane] == plane
+	case *applyappsv1.StatefulSetApplyConfiguration:
+		return ptr.Deref(o.ResourceVersion, ""), o.Annotations[workload.AnnotationPlane] == plane
+	}
+	return "", false
+}
+
+// ensureRevision makes the revision, or clears what it records of the workload from an earlier use.
+func (e *executor) ensureRevision(ctx context.Context, step *rollout.Step) error {
+	existing, exists := e.seen.world.Revisions[step.Revision]
+	switch {
+	case exists && existing.Deleting:
+		return fmt.Errorf("%w: revision %s is being deleted", errStale, step.Revision)
+	case exists && existing.Intact:
+		records := map[string]rollout.Record{}
+		for key, record := range existing.Records {
+			if step.Workload == nil || key != step.Workload.Key() {
+				records[key] = record
+			}
+		}
+		return e.annotate(ctx, step.Revision, records, map[string]string{annotationWave: strconv.Itoa(step.Wave)})
+	case exists:
+		if err := e.deleteRevision(ctx, step.Revision); err != nil {
+			return fmt.Errorf("deleting the damaged revision: %w", err)
+		}
+	}
+	cm := newRevision(e.seen.plane.Namespace, e.seen.plane.Name, step)
+	err := e.Create(ctx, cm)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return e.takeOver(ctx, step)
+}
+
+// takeOver accepts a ConfigMap of the revision's name that the cache does not have: one of an earlier pass, or one
+// that lost its labels.
+func (e *executor) takeOver(ctx context.Context, step *rollout.Step) error {
+	wanted := newRevision(e.seen.plane.Namespace, e.seen.plane.Name, step)
+	var live corev1.ConfigMap
+	if err := e.Live.Get(ctx, client.ObjectKeyFromObject(wanted), &live); err != nil {
+		return err
+	}
+	if !readContent(e.seen.plane.Name, &corev1.ConfigMap{ObjectMeta: wanted.ObjectMeta, Data: live.Data, Immutable: live.Immutable}).intact {
+		return &refusedError{"RevisionOccupied", fmt.Errorf(
+			"ConfigMap %s, which a revision of the plane needs, exists with other content and without the operator's labels; delete it: kubectl delete configmap %s -n %s",
+			live.Name, live.Name, live.Namespace)}
+	}
+	updated := live.DeepCopy()
+	updated.Labels, updated.Annotations = wanted.Labels, wanted.Annotations
+	return e.Patch(ctx, updated, client.MergeFromWithOptions(&live, client.MergeFromWithOptimisticLock{}), client.FieldOwner(workload.FieldManager))
+}
+
+// record writes the records that the planner has put into the observed revision.
+func (e *executor) record(ctx context.Context, step *rollout.Step) error {
+	return e.annotate(ctx, step.Revision, e.seen.world.Revisions[step.Revision].Records, nil)
+}
+
+// annotate sets the records and further annotations of a revision, if it is still the one that was observed.
+func (e *executor) annotate(ctx context.Context, name string, records map[string]rollout.Record, annotations map[string]string) error {
+	text, err := encodeRecords(records)
+	if err != nil {
+		return err
+	}
+	observed := e.seen.world.Revisions[name]
+	before := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: e.seen.plane.Namespace, Name: name, ResourceVersion: observed.ResourceVersion,
+	}}
+	if version, ok := e.versions[name]; ok {
+		before.ResourceVersion = version
+	}
+	after := before.DeepCopy()
+	after.Annotations = map[string]string{annotationRecords: text}
+	for key, value := range annotations {
+		after.Annotations[key] = value
+	}
+	err = e.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(workload.FieldManager))
+	e.versions[name] = after.ResourceVersion
+	return err
+}
+
+func (e *executor) deleteRevision(ctx context.Context, name string) error {
+	observed := e.seen.world.Revisions[name]
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: e.seen.plane.Namespace, Name: name}}
+	return client.IgnoreNotFound(e.Delete(ctx, cm, preconditions(observed.UID, observed.ResourceVersion)))
+}
+
+func (e *executor) deletePod(ctx context.Context, step *rollout.Step) error {
+	if err := e.verify(ctx); err != nil {
+		return err
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.seen.plane.Namespace, Name: step.Pod.Name}}
+	return client.IgnoreNotFound(e.Delete(ctx, pod, preconditions(step.Pod.UID, step.Pod.ResourceVersion)))
+}
+
+func preconditions(uid, version string) client.Preconditions {
+	return client.Preconditions{UID: ptr.To(types.UID(uid)), ResourceVersion: &version}
+}
+
+// finalize adds the finalizer before the first change to a workload, and removes it after the last: a plane that
+// has touched nothing holds nothing up.
+func (e *executor) finalize(ctx context.Context, change func(o client.Object, finalizer string) bool) error {
+	plane := e.seen.plane
+	before := plane.DeepCopy()
+	if !change(plane, Finalizer) {
+		return nil
+	}
+	err := e.Patch(ctx, plane, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(workload.FieldManager))
+	if err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("changing the plane's finalizers: %w", err))
+	}
+	return nil
+}

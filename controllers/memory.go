@@ -1,0 +1,98 @@
+package controllers
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+// memory is what a process remembers of a plane and may forget at any time. The passes of one plane run one after
+// the other, so nothing in it is locked.
+type memory struct {
+	uid   types.UID
+	quiet quiet
+	// contents of immutable revisions by the UID of the ConfigMap.
+	contents map[types.UID]content
+	// logs of pods that exited without a message, by the pod's UID.
+	logs map[types.UID]string
+	// started is when the present rollout of a workload was started by this process, by the workload's key.
+	started map[string]time.Time
+	// stale counts the passes in a row that found the cache behind the API server.
+	stale int
+	// owners tell whose each model was at the last merge.
+	owners map[string]types.UID
+	// interlock is the reason for which flags had to be off at the last pass.
+	interlock string
+}
+
+// memories of all planes, by namespace and name.
+type memories struct {
+	mutex sync.Mutex
+	of    map[types.NamespacedName]*memory
+}
+
+func newMemories() *memories { return &memories{of: map[types.NamespacedName]*memory{}} }
+
+// get starts anew for a plane that was deleted and made again.
+func (m *memories) get(key types.NamespacedName, uid types.UID) *memory {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if found := m.of[key]; found != nil && found.uid == uid {
+		return found
+	}
+	m.of[key] = &memory{uid: uid, contents: map[types.UID]content{}, logs: map[types.UID]string{}, started: map[string]time.Time{}}
+	return m.of[key]
+}
+
+func (m *memories) forget(key types.NamespacedName) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	delete(m.of, key)
+}
+
+// content of a revision. What is mutable is read every time.
+func (m *memory) content(plane string, cm *corev1.ConfigMap) content {
+	if known, ok := m.contents[cm.UID]; ok {
+		return known
+	}
+	c := readContent(plane, cm)
+	if ptr.Deref(cm.Immutable, false) {
+		m.contents[cm.UID] = c
+	}
+	return c
+}
+
+// quiet tells since when the configuration has not changed.
+type quiet struct {
+	seen              bool
+	fingerprint       string
+	changed, changing time.Time
+}
+
+// observe notes the configuration. A process that sees a plane for the first time cannot know when its
+// configuration changed, except for a plane that is new: that one has just changed. A change within the period
+// belongs to the burst before it.
+func (q *quiet) observe(fingerprint string, now time.Time, isNew bool, period time.Duration) {
+	first := !q.seen
+	if !first && fingerprint == q.fingerprint {
+		return
+	}
+	q.seen, q.fingerprint = true, fingerprint
+	if first && !isNew {
+		return
+	}
+	if q.changed.IsZero() || now.Sub(q.changed) > period {
+		q.changing = now
+	}
+	q.changed = now
+}
+
+func shortHash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])[:16]
+}

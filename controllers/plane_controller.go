@@ -1,0 +1,188 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/release"
+	"github.com/routing-operator/routing-operator/internal/rollout"
+	"github.com/routing-operator/routing-operator/internal/validate"
+)
+
+// Defaults of a plane that was stored without them.
+const defaultConfigPath = "/etc/routing-operator/lb-config.json"
+
+var defaultWaves = []intstr.IntOrString{intstr.FromInt32(1), intstr.FromString("100%")}
+
+// PlaneReconciler brings planes' workloads to what their policies ask for.
+type PlaneReconciler struct {
+	client.Client
+	// Cache reads without waiting for the writes before; an event's handler must not wait.
+	Cache client.Reader
+	// Live reads from the API server.
+	Live client.Reader
+	// Logs of pods.
+	Logs     Logs
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	Releases release.Table
+	// Validation is what the admission webhook validates with too.
+	Validation validate.Options
+
+	outcomes *outcomes
+	memories *memories
+	metrics  *planeMetrics
+}
+
+func (r *PlaneReconciler) setup(mgr ctrl.Manager, o Options) error {
+	enqueue := handler.EnqueueRequestsFromMapFunc
+	own := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	if o.StaleReads {
+		own = predicate.ResourceVersionChangedPredicate{}
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("plane").
+		For(&v1alpha1.RoutingPlane{}, builder.WithPredicates(own)).
+		Watches(&v1alpha1.RoutingPlane{}, enqueue(r.planesBeside), builder.WithPredicates(onlyDeletions())).
+		Watches(&v1alpha1.RoutingPolicy{}, enqueue(r.planesOfPolicy), builder.WithPredicates(policyGone())).
+		Watches(&appsv1.ControllerRevision{}, enqueue(r.planesOfRevision)).
+		Watches(&corev1.ConfigMap{}, enqueue(planesOfConfigMap)).
+		Watches(&corev1.Namespace{}, enqueue(r.planesOfNamespace), builder.WithPredicates(namespaceChanged())).
+		Watches(&appsv1.Deployment{}, enqueue(r.planesOfWorkload)).
+		Watches(&appsv1.StatefulSet{}, enqueue(r.planesOfWorkload)).
+		Watches(&appsv1.ReplicaSet{}, enqueue(r.planesOfReplicaSet)).
+		Watches(&corev1.Pod{}, enqueue(r.planesOfPod), builder.WithPredicates(podChanged())).
+		WithOptions(controllerOptions(o.PlaneWorkers, o)).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("setting up the controller of planes: %w", err)
+	}
+	return nil
+}
+
+// Reconcile does one pass over a plane.
+func (r *PlaneReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	var plane v1alpha1.RoutingPlane
+	if err := r.Get(ctx, request.NamespacedName, &plane); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			r.forget(request.NamespacedName)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("reading the plane: %w", err)
+	}
+	now := r.Clock.Now()
+	if invalid := validate.Plane(&plane.Spec, specPath, r.Validation); len(invalid) > 0 && plane.DeletionTimestamp == nil {
+		return ctrl.Result{}, r.refuse(ctx, &plane, invalid, now)
+	}
+	m := r.memories.get(request.NamespacedName, plane.UID)
+	seen, err := r.gather(ctx, &plane, m, now)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	plan, err := rollout.Make(&seen.world)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.publish(request.NamespacedName, seen, plan); err != nil {
+		return ctrl.Result{}, err
+	}
+	done, failed := r.execute(ctx, seen, plan.Steps)
+	logSteps(ctx, plan, done)
+	if err := r.report(ctx, seen, plan, done, failed, m); err != nil {
+		return ctrl.Result{}, errors.Join(err, failed)
+	}
+	return r.next(ctx, m, plan, now, failed)
+}
+
+const (
+	// refusedRetry is when a write that was refused is tried again, should nothing that is watched change before.
+	refusedRetry = time.Minute
+	staleRetry   = 50 * time.Millisecond
+	staleLongest = 5 * time.Second
+)
+
+// next tells when to look again.
+func (r *PlaneReconciler) next(ctx context.Context, m *memory, plan *rollout.Plan, now time.Time, failed error) (ctrl.Result, error) {
+	var refused *refusedError
+	switch {
+	case errors.Is(failed, errStale):
+		// The watch may be about to tell: this waits for it a little longer each time.
+		m.stale++
+		ctrl.LoggerFrom(ctx).V(1).Info("Planning again", "reason", failed.Error())
+		return ctrl.Result{RequeueAfter: min(staleRetry<<min(m.stale-1, 10), staleLongest)}, nil
+	case errors.As(failed, &refused):
+		ctrl.LoggerFrom(ctx).Error(failed, "Write refused")
+		return ctrl.Result{RequeueAfter: refusedRetry}, nil
+	case failed != nil:
+		return ctrl.Result{}, failed
+	}
+	m.stale = 0
+	if plan.Requeue.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{RequeueAfter: max(plan.Requeue.Sub(now), time.Millisecond)}, nil
+}
+
+func logSteps(ctx context.Context, plan *rollout.Plan, done []rollout.Step) {
+	log := ctrl.LoggerFrom(ctx)
+	for i := range done {
+		log.Info(done[i].Why, "step", done[i].Kind, "revision", done[i].Revision, "stage", plan.Stage)
+	}
+	log.V(1).Info("Planned", "stage", plan.Stage, "notes", plan.Notes)
+}
+
+// forget drops what is kept of a plane that is gone.
+func (r *PlaneReconciler) forget(key types.NamespacedName) {
+	r.memories.forget(key)
+	r.metrics.forget(key)
+	r.outcomes.publish(key, nil)
+}
+
+func onlyDeletions() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return true },
+	}
+}
+
+// policyGone lets through what a policy's accepted specs do not tell: that it appears again beside them, or goes.
+func policyGone() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return (e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
+	}}
+}
+
+func namespaceChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return (e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil) ||
+			!equality.Semantic.DeepEqual(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
+	}}
+}
+
+// podChanged compares what the cache keeps of pods.
+func podChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
+		return (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+			!equality.Semantic.DeepEqual(before.Spec, after.Spec) || !equality.Semantic.DeepEqual(before.Status, after.Status) ||
+			!equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences)
+	}}
+}
