@@ -57,29 +57,29 @@ type Decimal string
 // +kubebuilder:validation:XValidation:fieldPath=".ignoreInputProcessingTime",rule="!has(self.ignoreInputProcessingTime) || !(self.algorithm in ['power-of-n', 'pulsar', 'random', 'round-robin'])",messageExpression="'ignoreInputProcessingTime is not supported by algorithm ' + self.algorithm + '; supported by: pulsar-wait-and-widen, wait-and-widen; remove the field or change the algorithm'"
 // +kubebuilder:validation:XValidation:fieldPath=".lastClusterAffinity",rule="!has(self.lastClusterAffinity) || !(self.algorithm in ['power-of-n', 'pulsar', 'random', 'round-robin'])",messageExpression="'lastClusterAffinity is not supported by algorithm ' + self.algorithm + '; supported by: pulsar-wait-and-widen, wait-and-widen; remove the field or change the algorithm'"
 type AlgorithmSettings struct {
-	// Algorithm that the settings are for: power-of-n, wait-and-widen, round-robin, random, pulsar or
-	// pulsar-wait-and-widen.
+	// algorithm is the load-balancing algorithm that the settings are for, by its canonical name: power-of-n,
+	// wait-and-widen, round-robin, random, pulsar or pulsar-wait-and-widen.
 	// +required
 	Algorithm Algorithm `json:"algorithm"`
 
-	// RequireCacheAffinityKey makes Stargate answer 400 to a request without the header
+	// requireCacheAffinityKey makes Stargate answer 400 to a request without the header
 	// x-cache-affinity-key. Default false. For all algorithms.
 	// +optional
 	RequireCacheAffinityKey *bool `json:"requireCacheAffinityKey,omitempty"`
 
-	// RequireInputTokens asks for the header x-input-tokens. Default false. It changes nothing in
+	// requireInputTokens asks for the header x-input-tokens. Default false. It changes nothing in
 	// practice: Stargate's proxy always requires that header. For all algorithms.
 	// +optional
 	RequireInputTokens *bool `json:"requireInputTokens,omitempty"`
 
-	// MaxInputWorkSeconds is an admission limit in seconds of input work: a request that would exceed it is
-	// rejected (503, newer builds 529). Unset: no limit. Not range-checked by Stargate: "0" admits only
-	// requests without input work and a negative number admits none. When no cluster reports a valid
-	// throughput, every request is rejected. For all algorithms.
+	// maxInputWorkSeconds is an admission limit in seconds of input work: a request that would exceed it is
+	// rejected (503, newer builds 529). A number in quotes. Default unset: no limit. Not range-checked by
+	// Stargate: "0" admits only requests without input work and a negative number admits none. When no cluster
+	// reports a valid throughput, every request is rejected. For all algorithms.
 	// +optional
 	MaxInputWorkSeconds *Decimal `json:"maxInputWorkSeconds,omitempty"`
 
-	// Comparator scores the sampled candidates; the lowest score wins: ttft, queue-time,
+	// comparator scores the sampled candidates; the lowest score wins: ttft, queue-time,
 	// input-work-seconds, utilization or num-requests-queued. Default ttft. For power-of-n and
 	// wait-and-widen; pulsar-wait-and-widen has a fixed comparison and refuses it.
 	// +kubebuilder:validation:MaxLength=64
@@ -87,25 +87,25 @@ type AlgorithmSettings struct {
 	// +optional
 	Comparator *string `json:"comparator,omitempty"`
 
-	// SampleCount is the number of candidates sampled per decision, 1 to 64. Default 2. For power-of-n.
+	// sampleCount is the number of candidates sampled per decision, 1 to 64. Default 2. For power-of-n.
 	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 64",message="sampleCount must be from 1 to 64"
 	// +optional
 	SampleCount *int64 `json:"sampleCount,omitempty"`
 
-	// Seed is mixed into the hashes that order the clusters of an affinity key. Changing it remaps every
+	// seed is mixed into the hashes that order the clusters of an affinity key. Changing it remaps every
 	// session. Default empty; two planes with the same models and no seed rank alike. For wait-and-widen,
 	// pulsar and pulsar-wait-and-widen.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Seed *string `json:"seed,omitempty"`
 
-	// ConsiderKvFreeTokens skips a cluster that has fewer free KV-cache tokens than the request has input
+	// considerKvFreeTokens skips a cluster that has fewer free KV-cache tokens than the request has input
 	// tokens. A cluster that reports no KV statistics is then never eligible. Default false. For pulsar and
 	// pulsar-wait-and-widen.
 	// +optional
 	ConsiderKvFreeTokens *bool `json:"considerKvFreeTokens,omitempty"`
 
-	// RendezvousWeight is the throughput that weights the ranking of clusters: max-input-tps or
+	// rendezvousWeight is the throughput that weights the ranking of clusters: max-input-tps or
 	// last-mean-input-tps. Default max-input-tps; a cluster whose workers are too old to report a maximum is
 	// then not ranked at all. For pulsar and pulsar-wait-and-widen. Since generation V2.
 	// +kubebuilder:validation:MaxLength=64
@@ -113,20 +113,20 @@ type AlgorithmSettings struct {
 	// +optional
 	RendezvousWeight *string `json:"rendezvousWeight,omitempty"`
 
-	// CacheAffinityVirtualNodes is the number of points per cluster on the hash ring. Default 150; 0 counts
+	// cacheAffinityVirtualNodes is the number of points per cluster on the hash ring. Default 150; 0 counts
 	// as 1. For wait-and-widen; pulsar-wait-and-widen accepts and ignores it.
 	// +kubebuilder:validation:XValidation:rule="self >= 0",message="cacheAffinityVirtualNodes must be 0 or more"
 	// +optional
 	CacheAffinityVirtualNodes *int64 `json:"cacheAffinityVirtualNodes,omitempty"`
 
-	// CacheAffinityBackendSelectionCount is k, the size of a key's affinity group. For wait-and-widen, where
-	// unset or 0 disables the affinity group, and for pulsar-wait-and-widen, where the default is 1 and 0
-	// counts as 1 (generation V0 accepts and ignores it there).
+	// cacheAffinityBackendSelectionCount is k, the number of clusters in a key's affinity group. Default: no
+	// group on wait-and-widen, where 0 means the same; 1 on pulsar-wait-and-widen, where 0 counts as 1. For
+	// wait-and-widen and pulsar-wait-and-widen (generation V0 accepts and ignores it there).
 	// +kubebuilder:validation:XValidation:rule="self >= 0",message="cacheAffinityBackendSelectionCount must be 0 or more"
 	// +optional
 	CacheAffinityBackendSelectionCount *int64 `json:"cacheAffinityBackendSelectionCount,omitempty"`
 
-	// CacheAffinityWaitMs is X, the time in milliseconds that a request waits for its affinity group before
+	// cacheAffinityWaitMs is X, the time in milliseconds that a request waits for its affinity group before
 	// it overflows to other clusters. Default 0. For wait-and-widen, where it has no effect without
 	// cacheAffinityBackendSelectionCount, and pulsar-wait-and-widen, which ignores it before V2. Since
 	// generation V1.
@@ -134,35 +134,35 @@ type AlgorithmSettings struct {
 	// +optional
 	CacheAffinityWaitMs *int64 `json:"cacheAffinityWaitMs,omitempty"`
 
-	// CacheAffinityInputTokensScale is s, the share of the request's input tokens that is counted as prefill
-	// work on the affinity group, "0" to "1". Default "1". For wait-and-widen, where it has no effect without
-	// cacheAffinityBackendSelectionCount, and pulsar-wait-and-widen, which ignores it before V2. Since
-	// generation V1.
+	// cacheAffinityInputTokensScale is s, the share of the request's input tokens that is counted as prefill
+	// work on the affinity group, a number in quotes from "0" to "1". Default "1". For wait-and-widen, where
+	// it has no effect without cacheAffinityBackendSelectionCount, and pulsar-wait-and-widen, which ignores it
+	// before V2. Since generation V1.
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][+-]?[0-9]+)?$') || (double(self) >= 0.0 && double(self) <= 1.0)",message="cacheAffinityInputTokensScale must be from 0 to 1"
 	// +optional
 	CacheAffinityInputTokensScale *Decimal `json:"cacheAffinityInputTokensScale,omitempty"`
 
-	// BandWidenIntervalMs is the time in milliseconds between two bands of clusters that open after the
+	// bandWidenIntervalMs is the time in milliseconds between two bands of clusters that open after the
 	// affinity wait. Default: the affinity wait; 0 opens all at once. For pulsar-wait-and-widen. Since
 	// generation V2.
 	// +kubebuilder:validation:XValidation:rule="self >= 0",message="bandWidenIntervalMs must be 0 or more"
 	// +optional
 	BandWidenIntervalMs *int64 `json:"bandWidenIntervalMs,omitempty"`
 
-	// FallbackMaxQueued is the number of queued requests, beyond its slots, up to which a cluster outside the
+	// fallbackMaxQueued is the number of queued requests, beyond its slots, up to which a cluster outside the
 	// affinity group is selectable. Default 0. For pulsar-wait-and-widen. Since generation V2.
 	// +kubebuilder:validation:XValidation:rule="self >= 0",message="fallbackMaxQueued must be 0 or more"
 	// +optional
 	FallbackMaxQueued *int64 `json:"fallbackMaxQueued,omitempty"`
 
-	// MaxQueueTimeFloorMs is the queue delay in milliseconds that is acceptable to a request that has just
+	// maxQueueTimeFloorMs is the queue delay in milliseconds that is acceptable to a request that has just
 	// arrived. It has no effect without maxQueueTimeCeilMs. Default unset. For wait-and-widen and
 	// pulsar-wait-and-widen.
 	// +kubebuilder:validation:XValidation:rule="self >= 0",message="maxQueueTimeFloorMs must be 0 or more"
 	// +optional
 	MaxQueueTimeFloorMs *int64 `json:"maxQueueTimeFloorMs,omitempty"`
 
-	// MaxQueueTimeCeilMs is the queue delay in milliseconds that is acceptable to a request that has used up
+	// maxQueueTimeCeilMs is the queue delay in milliseconds that is acceptable to a request that has used up
 	// its time. It has no effect without maxQueueTimeFloorMs; a floor above the ceiling is not reordered and
 	// makes the limit shrink as the request ages. Default unset. For wait-and-widen and
 	// pulsar-wait-and-widen.
@@ -170,41 +170,41 @@ type AlgorithmSettings struct {
 	// +optional
 	MaxQueueTimeCeilMs *int64 `json:"maxQueueTimeCeilMs,omitempty"`
 
-	// TtftBucketSizeMs is the width in milliseconds of the buckets of time to first token within which
+	// ttftBucketSizeMs is the width in milliseconds of the buckets of time to first token within which
 	// clusters count as equally fast. Default 20. For wait-and-widen and pulsar-wait-and-widen.
 	// +kubebuilder:validation:XValidation:rule="self >= 0",message="ttftBucketSizeMs must be 0 or more"
 	// +optional
 	TtftBucketSizeMs *int64 `json:"ttftBucketSizeMs,omitempty"`
 
-	// NextBucketUnlockFactor is the share of the gap between two buckets that a request waits before the
-	// slower one is considered. Default "0.25". Not range-checked by Stargate; outside 0 to 1 is legal and
-	// surprising. For wait-and-widen and pulsar-wait-and-widen.
+	// nextBucketUnlockFactor is the share of the gap between two buckets that a request waits before the
+	// slower one is considered, a number in quotes. Default "0.25". Not range-checked by Stargate; outside 0
+	// to 1 is legal and surprising. For wait-and-widen and pulsar-wait-and-widen.
 	// +optional
 	NextBucketUnlockFactor *Decimal `json:"nextBucketUnlockFactor,omitempty"`
 
-	// N is the number of candidates sampled from the unlocked buckets. Default 2; 0 counts as 1. For
+	// n is the number of candidates sampled from the unlocked buckets. Default 2; 0 counts as 1. For
 	// wait-and-widen and pulsar-wait-and-widen.
 	// +kubebuilder:validation:XValidation:rule="self >= 0",message="n must be 0 or more"
 	// +optional
 	N *int64 `json:"n,omitempty"`
 
-	// MaxQueued is the number of queued requests, beyond its slots, up to which a cluster is selectable.
+	// maxQueued is the number of queued requests, beyond its slots, up to which a cluster is selectable.
 	// Default 0. For wait-and-widen and pulsar-wait-and-widen.
 	// +kubebuilder:validation:XValidation:rule="self >= 0",message="maxQueued must be 0 or more"
 	// +optional
 	MaxQueued *int64 `json:"maxQueued,omitempty"`
 
-	// IgnoreQueueTime leaves the queue delay out of the estimate that places a cluster in a bucket. Default
+	// ignoreQueueTime leaves the queue delay out of the estimate that places a cluster in a bucket. Default
 	// false. For wait-and-widen and pulsar-wait-and-widen.
 	// +optional
 	IgnoreQueueTime *bool `json:"ignoreQueueTime,omitempty"`
 
-	// IgnoreInputProcessingTime leaves the prefill time out of the estimate that places a cluster in a
+	// ignoreInputProcessingTime leaves the prefill time out of the estimate that places a cluster in a
 	// bucket. Default false. For wait-and-widen and pulsar-wait-and-widen.
 	// +optional
 	IgnoreInputProcessingTime *bool `json:"ignoreInputProcessingTime,omitempty"`
 
-	// LastClusterAffinity sends a returning session back to the cluster that served its last request, and
+	// lastClusterAffinity sends a returning session back to the cluster that served its last request, and
 	// spares a new session the affinity wait. Default false. The operator switches it on only when every
 	// gateway of the plane remembers the last cluster and every Stargate pod knows the flag. For
 	// wait-and-widen (with cacheAffinityBackendSelectionCount above 0) and pulsar-wait-and-widen. Since
@@ -219,7 +219,7 @@ type AlgorithmSettings struct {
 type RequestAlgorithm struct {
 	AlgorithmSettings `json:",inline"`
 
-	// RequestAlgorithms is refused: request algorithms do not nest. The field exists so that a nested list is
+	// requestAlgorithms is refused: request algorithms do not nest. The field exists so that a nested list is
 	// refused with a clear message instead of being dropped.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16

@@ -10,11 +10,11 @@ import (
 //
 // +kubebuilder:validation:XValidation:fieldPath=".gateways",rule="!has(self.gateways) || !self.gateways.exists(g, g.workloadRef.kind == self.stargate.workloadRef.kind && g.workloadRef.name == self.stargate.workloadRef.name)",messageExpression="self.stargate.workloadRef.kind + ' ' + self.stargate.workloadRef.name + ' is the plane\\'s Stargate workload and cannot be a gateway too; name the gateway\\'s own workload'"
 type RoutingPlaneSpec struct {
-	// Stargate is the request router.
+	// stargate is the request router.
 	// +required
 	Stargate StargateSpec `json:"stargate"`
 
-	// Gateways are the API gateways in front of the router. Without any, no lastClusterAffinity flag is
+	// gateways are the API gateways in front of the router. Without any, no lastClusterAffinity flag is
 	// switched on.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -22,28 +22,28 @@ type RoutingPlaneSpec struct {
 	// +optional
 	Gateways []GatewaySpec `json:"gateways,omitempty"`
 
-	// LastCluster configures the gateways' memory of each session's last cluster.
+	// lastCluster configures the gateways' memory of each session's last cluster.
 	// +kubebuilder:default={}
 	// +optional
 	LastCluster LastClusterSpec `json:"lastCluster,omitzero"`
 
-	// Rollout says how changes reach the workloads.
+	// rollout says how changes reach the workloads.
 	// +kubebuilder:default={}
 	// +optional
 	Rollout RolloutSpec `json:"rollout,omitzero"`
 
-	// AllowedPolicies says from which namespaces policies are taken.
+	// allowedPolicies says from which namespaces policies are taken.
 	// +kubebuilder:default={}
 	// +optional
 	AllowedPolicies AllowedPolicies `json:"allowedPolicies,omitzero"`
 
-	// RevisionHistoryLimit is the number of unused revisions that are kept for each artefact. Default 10.
+	// revisionHistoryLimit is the number of unused revisions that are kept for each artefact. Default 10.
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:XValidation:rule="self >= 0 && self <= 100",message="revisionHistoryLimit must be from 0 to 100"
 	// +optional
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 
-	// DeletionPolicy says what deleting the plane does to the workloads: Unwind switches the flags off, then
+	// deletionPolicy says what deleting the plane does to the workloads: Unwind switches the flags off, then
 	// the gateways' memory, and lets go of every field; Retain changes no pod. Default Unwind.
 	// +kubebuilder:default=Unwind
 	// +kubebuilder:validation:MaxLength=64
@@ -63,12 +63,12 @@ const (
 
 // WorkloadReference names a workload in the plane's namespace.
 type WorkloadReference struct {
-	// Kind: Deployment or StatefulSet for Stargate, Deployment for a gateway.
+	// kind of the workload: Deployment or StatefulSet for Stargate, Deployment for a gateway.
 	// +kubebuilder:validation:MaxLength=63
 	// +required
 	Kind string `json:"kind"`
 
-	// Name of the workload.
+	// name of the workload.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="must be a name in lower case: letters, digits, '-' and '.', with a letter or digit at both ends"
 	// +required
@@ -83,13 +83,13 @@ const (
 
 // ReleaseOverride states the Stargate or gateway release of an image whose tag is no release.
 type ReleaseOverride struct {
-	// Image as the container names it, whole: "llm-request-router:latest".
+	// image as the container names it, whole: "llm-request-router:latest".
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self != ''",message="image must be as the container names it, whole: 'llm-request-router:latest'"
 	// +required
 	Image string `json:"image"`
 
-	// Version is the release of the image, "0.22.0", or its generation, "V0" to "V3".
+	// version is the release of the image, "0.22.0", or its generation, "V0" to "V3".
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(V[0-3]|v?(0|[1-9][0-9]*)[.](0|[1-9][0-9]*)[.](0|[1-9][0-9]*)(-(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)([.](0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*))*)?([+][0-9A-Za-z-]+([.][0-9A-Za-z-]+)*)?)$')",message="version must be a release such as 0.22.0 or a generation from V0 to V3"
 	// +required
@@ -100,17 +100,18 @@ type ReleaseOverride struct {
 //
 // +kubebuilder:validation:XValidation:fieldPath=".workloadRef.kind",rule="self.workloadRef.kind in ['Deployment', 'StatefulSet']",message="must be one of: Deployment, StatefulSet"
 type StargateSpec struct {
-	// WorkloadRef names the Deployment or StatefulSet that runs Stargate.
+	// workloadRef names the Deployment or StatefulSet that runs Stargate.
 	// +required
 	WorkloadRef WorkloadReference `json:"workloadRef"`
 
-	// Container that runs Stargate, by name. It may be left out where the pod template has one container.
+	// container is the name of the container that runs Stargate. It may be left out where the pod template has
+	// one container.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self == '' || !format.dns1123Label().validate(self).hasValue()",message="must be a name in lower case: letters, digits and '-', with a letter or digit at both ends"
 	// +optional
 	Container string `json:"container,omitempty"`
 
-	// ConfigPath is the file that Stargate's argument --lb-config-path names. The operator mounts its file
+	// configPath is the file that Stargate's argument --lb-config-path names. The operator mounts its file
 	// there; the directory must hold no other mount. Default /etc/routing-operator/lb-config.json.
 	// +kubebuilder:default="/etc/routing-operator/lb-config.json"
 	// +kubebuilder:validation:MaxLength=1024
@@ -119,29 +120,29 @@ type StargateSpec struct {
 	// +optional
 	ConfigPath string `json:"configPath,omitempty"`
 
-	// ConfigPathCheck: Arguments reads the container's arguments to see whether Stargate reads configPath, and
-	// switches no flag on while it does not; Skip is for sites that pass the path in another way and know that
-	// Stargate reads it. Default Arguments.
+	// configPathCheck says how it is known that Stargate reads configPath: Arguments reads the container's
+	// arguments to see whether Stargate reads configPath, and switches no flag on while it does not; Skip is
+	// for sites that pass the path in another way and know that Stargate reads it. Default Arguments.
 	// +kubebuilder:default=Arguments
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self in ['Arguments', 'Skip']",message="must be one of: Arguments, Skip"
 	// +optional
 	ConfigPathCheck ConfigPathCheck `json:"configPathCheck,omitempty"`
 
-	// Releases of images whose tag is no release, such as "latest", a branch or a digest.
+	// releases of images whose tag is no release, such as "latest", a branch or a digest.
 	// +listType=map
 	// +listMapKey=image
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Releases []ReleaseOverride `json:"releases,omitempty"`
 
-	// DefaultAlgorithm of models that no policy lists; its settings are the algorithm's defaults. Default
-	// power-of-n.
+	// defaultAlgorithm is the algorithm of models that no policy lists, by its canonical name; its settings
+	// are the algorithm's defaults. Default power-of-n.
 	// +kubebuilder:default="power-of-n"
 	// +optional
 	DefaultAlgorithm Algorithm `json:"defaultAlgorithm,omitempty"`
 
-	// RequestAlgorithms that a request may select for any model with the header x-routing-method. At most one
+	// requestAlgorithms that a request may select for any model with the header x-routing-method. At most one
 	// entry per algorithm.
 	// +listType=map
 	// +listMapKey=algorithm
@@ -149,7 +150,7 @@ type StargateSpec struct {
 	// +optional
 	RequestAlgorithms []RequestAlgorithm `json:"requestAlgorithms,omitempty"`
 
-	// Metrics says where Stargate's metrics are.
+	// metrics says where Stargate's metrics are.
 	// +kubebuilder:default={}
 	// +optional
 	Metrics StargateMetrics `json:"metrics,omitzero"`
@@ -166,13 +167,13 @@ const (
 
 // StargateMetrics says where Stargate's metrics are.
 type StargateMetrics struct {
-	// Port of the metrics endpoint on the pod. Default 9090.
+	// port of the metrics endpoint on the pod. Default 9090.
 	// +kubebuilder:default=9090
 	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 65535",message="port must be from 1 to 65535"
 	// +optional
 	Port int32 `json:"port,omitempty"`
 
-	// Prefix of every metric's name. Default "stargate_".
+	// prefix of every metric's name. Default "stargate_".
 	// +kubebuilder:default="stargate_"
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z_:][A-Za-z0-9_:]*)?$')",message="prefix must be the beginning of a metric's name, such as stargate_: letters, digits, '_' and ':', not beginning with a digit"
@@ -184,17 +185,18 @@ type StargateMetrics struct {
 //
 // +kubebuilder:validation:XValidation:fieldPath=".workloadRef.kind",rule="self.workloadRef.kind in ['Deployment']",message="must be one of: Deployment"
 type GatewaySpec struct {
-	// WorkloadRef names the Deployment that runs the gateway.
+	// workloadRef names the Deployment that runs the gateway.
 	// +required
 	WorkloadRef WorkloadReference `json:"workloadRef"`
 
-	// Container that runs the gateway, by name. It may be left out where the pod template has one container.
+	// container is the name of the container that runs the gateway. It may be left out where the pod template
+	// has one container.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self == '' || !format.dns1123Label().validate(self).hasValue()",message="must be a name in lower case: letters, digits and '-', with a letter or digit at both ends"
 	// +optional
 	Container string `json:"container,omitempty"`
 
-	// Releases of images whose tag is no release. "V3" says that the image has the memory of the last cluster,
+	// releases of images whose tag is no release. "V3" says that the image has the memory of the last cluster,
 	// an older generation that it has not. Where nothing is stated the status calls the gateway unverified.
 	// +listType=map
 	// +listMapKey=image
@@ -202,7 +204,7 @@ type GatewaySpec struct {
 	// +optional
 	Releases []ReleaseOverride `json:"releases,omitempty"`
 
-	// Metrics says where the gateway's metrics are.
+	// metrics says where the gateway's metrics are.
 	// +kubebuilder:default={}
 	// +optional
 	Metrics GatewayMetrics `json:"metrics,omitzero"`
@@ -210,7 +212,7 @@ type GatewaySpec struct {
 
 // GatewayMetrics says where the gateway's metrics are.
 type GatewayMetrics struct {
-	// Port of the metrics endpoint on the pod. Default 9464.
+	// port of the metrics endpoint on the pod. Default 9464.
 	// +kubebuilder:default=9464
 	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 65535",message="port must be from 1 to 65535"
 	// +optional
@@ -220,8 +222,8 @@ type GatewayMetrics struct {
 // LastClusterSpec configures the gateways' memory of each session's last cluster. Whether the memory is on
 // is the operator's business: it is on while a policy asks for lastClusterAffinity.
 type LastClusterSpec struct {
-	// TTL after which a session that made no request is forgotten (STARGATE_LAST_CLUSTER_TTL). Above 0.
-	// Default 10m.
+	// ttl is the time after which a session that made no request is forgotten (STARGATE_LAST_CLUSTER_TTL).
+	// Above 0. Default 10m.
 	// +kubebuilder:default="10m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -229,8 +231,8 @@ type LastClusterSpec struct {
 	// +optional
 	TTL *metav1.Duration `json:"ttl,omitempty"`
 
-	// LookupTimeout after which a request goes on without the hint (STARGATE_LAST_CLUSTER_LOOKUP_TIMEOUT).
-	// Above 0. Default 20ms.
+	// lookupTimeout is the time after which a request goes on without the hint
+	// (STARGATE_LAST_CLUSTER_LOOKUP_TIMEOUT). Above 0. Default 20ms.
 	// +kubebuilder:default="20ms"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -238,7 +240,7 @@ type LastClusterSpec struct {
 	// +optional
 	LookupTimeout *metav1.Duration `json:"lookupTimeout,omitempty"`
 
-	// LocalMaxEntries is the number of sessions that a gateway pod remembers where its shared store is off
+	// localMaxEntries is the number of sessions that a gateway pod remembers where its shared store is off
 	// (STARGATE_LAST_CLUSTER_LOCAL_MAX_ENTRIES). Above 0. Default 100000.
 	// +kubebuilder:default=100000
 	// +kubebuilder:validation:XValidation:rule="self >= 1",message="localMaxEntries must be 1 or more"
@@ -248,13 +250,13 @@ type LastClusterSpec struct {
 
 // RolloutSpec says how changes reach the workloads.
 type RolloutSpec struct {
-	// Paused stops every change to the workloads, going back included; the status says what would happen.
+	// paused stops every change to the workloads, going back included; the status says what would happen.
 	// Default false.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
-	// QuietPeriod that must pass without a further change before a rollout starts, so that a burst of changes
-	// is one rollout. It is waited for at most six times over. Default 5s.
+	// quietPeriod is the time that must pass without a further change before a rollout starts, so that a burst
+	// of changes is one rollout. It is waited for at most six times over. Default 5s.
 	// +kubebuilder:default="5s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -262,8 +264,8 @@ type RolloutSpec struct {
 	// +optional
 	QuietPeriod *metav1.Duration `json:"quietPeriod,omitempty"`
 
-	// MinInterval between two rollouts of Stargate's configuration; failures and withdrawals do not wait for
-	// it. Default 0s.
+	// minInterval is the least time between two rollouts of Stargate's configuration; failures and withdrawals
+	// do not wait for it. Default 0s.
 	// +kubebuilder:default="0s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -271,7 +273,7 @@ type RolloutSpec struct {
 	// +optional
 	MinInterval *metav1.Duration `json:"minInterval,omitempty"`
 
-	// GatewayWarmup is the time that the gateways' memory gets to fill before the first flag is switched on.
+	// gatewayWarmup is the time that the gateways' memory gets to fill before the first flag is switched on.
 	// Default: lastCluster.ttl, after which no session that is still remembered can have been missed.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -279,8 +281,8 @@ type RolloutSpec struct {
 	// +optional
 	GatewayWarmup *metav1.Duration `json:"gatewayWarmup,omitempty"`
 
-	// Waves in which models get their flag: numbers of models, or percentages of those still pending (rounded
-	// up); the last entry repeats. Default [1, "100%"].
+	// waves are the steps in which models get their flag: numbers of models, or percentages of those still
+	// pending (rounded up); the last entry repeats. Default [1, "100%"].
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0",message="list at least one wave, or leave waves out for the default"
@@ -290,7 +292,7 @@ type RolloutSpec struct {
 	// +optional
 	Waves []intstr.IntOrString `json:"waves,omitempty"`
 
-	// WaveInterval is the time from the completion of a wave to the start of the next. Default 5m.
+	// waveInterval is the time from the completion of a wave to the start of the next. Default 5m.
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -298,7 +300,7 @@ type RolloutSpec struct {
 	// +optional
 	WaveInterval *metav1.Duration `json:"waveInterval,omitempty"`
 
-	// ProgressDeadline is the time that a rollout may go without any progress, not in all, before it counts as
+	// progressDeadline is the time that a rollout may go without any progress, not in all, before it counts as
 	// stuck. Default 15m.
 	// +kubebuilder:default="15m"
 	// +kubebuilder:validation:Type=string
@@ -307,7 +309,7 @@ type RolloutSpec struct {
 	// +optional
 	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
 
-	// Pin holds the named Stargate revision whatever the policies say, until it is emptied. It is the way to
+	// pin holds the named Stargate revision whatever the policies say, until it is emptied. It is the way to
 	// roll back where Git is the source of the policies. A flag of the pinned revision still needs the
 	// gateways' memory.
 	// +kubebuilder:validation:MaxLength=253
@@ -318,7 +320,7 @@ type RolloutSpec struct {
 
 // AllowedPolicies says from which namespaces policies are taken.
 type AllowedPolicies struct {
-	// Namespaces from which policies are taken.
+	// namespaces from which policies are taken.
 	// +kubebuilder:default={}
 	// +optional
 	Namespaces AllowedNamespaces `json:"namespaces,omitzero"`
@@ -339,14 +341,15 @@ const (
 // +kubebuilder:validation:XValidation:fieldPath=".selector",rule="!has(self.from) || self.from != 'Selector' || has(self.selector)",message="from: Selector needs a selector over the labels of namespaces",reason=FieldValueRequired
 // +kubebuilder:validation:XValidation:fieldPath=".selector",rule="!has(self.selector) || (has(self.from) && self.from == 'Selector')",message="selector is for from: Selector only; remove it or set from: Selector"
 type AllowedNamespaces struct {
-	// From: Same for the plane's own namespace, All, or Selector for those that selector matches. Default Same.
+	// from says which namespaces: Same for the plane's own namespace, All, or Selector for those that selector
+	// matches. Default Same.
 	// +kubebuilder:default=Same
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self in ['Same', 'All', 'Selector']",message="must be one of: Same, All, Selector"
 	// +optional
 	From FromNamespaces `json:"from,omitempty"`
 
-	// Selector over the labels of namespaces; only with from: Selector.
+	// selector over the labels of namespaces; only with from: Selector.
 	// +kubebuilder:validation:XValidation:fieldPath=".matchExpressions",rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['Exists', 'DoesNotExist'] ? !has(e.values) || e.values.size() == 0 : e.operator in ['In', 'NotIn'] && has(e.values) && e.values.size() > 0)",message="an operator must be In or NotIn, with values, or Exists or DoesNotExist, without"
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
@@ -397,51 +400,51 @@ const (
 
 // RoutingPlaneStatus is what the operator observed of a plane.
 type RoutingPlaneStatus struct {
-	// ObservedGeneration is the generation that the status speaks of; -1 before the first.
+	// observedGeneration is the generation that the status speaks of; -1 before the first.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: StargateReady, GatewayReady, FlagsReady, Ready, Reconciling, Stalled.
+	// conditions: StargateReady, GatewayReady, FlagsReady, Ready, Reconciling, Stalled.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// Stage of the rollout.
+	// stage of the rollout.
 	// +optional
 	Stage Stage `json:"stage,omitempty"`
 
-	// Waiting says what the plane waits for, since when and until when.
+	// waiting says what the plane waits for, since when and until when.
 	// +optional
 	Waiting *Waiting `json:"waiting,omitempty"`
 
-	// Stargate is the router's workload as observed.
+	// stargate is the router's workload as observed.
 	// +optional
 	Stargate *WorkloadStatus `json:"stargate,omitempty"`
 
-	// Gateways are the gateways' workloads as observed, in the order of the spec.
+	// gateways are the gateways' workloads as observed, in the order of the spec.
 	// +listType=atomic
 	// +optional
 	Gateways []WorkloadStatus `json:"gateways,omitempty"`
 
-	// Flags counts the lastClusterAffinity flags.
+	// flags counts the lastClusterAffinity flags.
 	// +optional
 	Flags FlagsStatus `json:"flags,omitzero"`
 
-	// Policies is the number of policies whose models the plane carries.
+	// policies is the number of policies whose models the plane carries.
 	// +optional
 	Policies int32 `json:"policies,omitempty"`
 
-	// Models is the number of models in the effective configuration.
+	// models is the number of models in the effective configuration.
 	// +optional
 	Models int32 `json:"models,omitempty"`
 
-	// Warnings worth a second look. The first 32; the last entry counts the rest.
+	// warnings worth a second look. The first 32; the last entry counts the rest.
 	// +listType=atomic
 	// +optional
 	Warnings []string `json:"warnings,omitempty"`
 
-	// Records holds what cannot be observed anew: when a revision was completely rolled out, and which
+	// records holds what cannot be observed anew: when a revision was completely rolled out, and which
 	// revisions failed. The revisions carry the same as annotations; the stricter of the two counts.
 	// +listType=map
 	// +listMapKey=workload
@@ -449,7 +452,7 @@ type RoutingPlaneStatus struct {
 	// +optional
 	Records []RevisionRecord `json:"records,omitempty"`
 
-	// Transitions are the last changes of stage, newest first, at most 10.
+	// transitions are the last changes of stage, newest first, at most 10.
 	// +listType=atomic
 	// +optional
 	Transitions []Transition `json:"transitions,omitempty"`
@@ -457,44 +460,44 @@ type RoutingPlaneStatus struct {
 
 // Waiting says what is waited for.
 type Waiting struct {
-	// For what, in words.
+	// for what, in words.
 	// +required
 	For string `json:"for"`
 
-	// Since when.
+	// since when.
 	// +optional
 	Since metav1.Time `json:"since,omitzero"`
 
-	// Until when; unset where it depends on something other than time.
+	// until when; unset where it depends on something other than time.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
 }
 
 // WorkloadStatus is a workload as observed.
 type WorkloadStatus struct {
-	// Kind of the workload.
+	// kind of the workload.
 	Kind string `json:"kind"`
 
-	// Name of the workload.
+	// name of the workload.
 	Name string `json:"name"`
 
-	// Release of the image in the pod template, or "unknown".
+	// release of the image in the pod template, or "unknown".
 	// +optional
 	Release string `json:"release,omitempty"`
 
-	// Revision that the pod template names; empty while none of the operator's is in it.
+	// revision that the pod template names; empty while none of the operator's is in it.
 	// +optional
 	Revision string `json:"revision,omitempty"`
 
-	// Memory of a gateway: On, Off, Mixed, or Unverified where the variable is on and no release is known.
+	// memory of a gateway: On, Off, Mixed, or Unverified where the variable is on and no release is known.
 	// +optional
 	Memory string `json:"memory,omitempty"`
 
-	// Replicas that the workload asks for.
+	// replicas that the workload asks for.
 	// +optional
 	Replicas int32 `json:"replicas"`
 
-	// Pods by the revision that their spec names, sorted by revision.
+	// pods by the revision that their spec names, sorted by revision.
 	// +listType=map
 	// +listMapKey=revision
 	// +optional
@@ -503,17 +506,17 @@ type WorkloadStatus struct {
 
 // PodCount counts pods on a revision.
 type PodCount struct {
-	// Revision that the pods' spec names; "none" where it names none of the operator's.
+	// revision that the pods' spec names; "none" where it names none of the operator's.
 	Revision string `json:"revision"`
 
-	// Total of the pods, terminating ones included.
+	// total of the pods, terminating ones included.
 	Total int32 `json:"total"`
 
-	// Ready pods, terminating ones not included.
+	// ready pods, terminating ones not included.
 	// +optional
 	Ready int32 `json:"ready"`
 
-	// Terminating pods.
+	// terminating pods.
 	// +optional
 	Terminating int32 `json:"terminating,omitempty"`
 }
@@ -521,19 +524,19 @@ type PodCount struct {
 // FlagsStatus counts lastClusterAffinity flags by the unit that they move in: a model, or the plane's own
 // request algorithms.
 type FlagsStatus struct {
-	// Desired units.
+	// desired units.
 	// +optional
 	Desired int32 `json:"desired"`
 
-	// On in every Stargate pod.
+	// on in every Stargate pod.
 	// +optional
 	On int32 `json:"on"`
 
-	// Wave that was rolled out last, counted from 1; 0 before the first.
+	// wave that was rolled out last, counted from 1; 0 before the first.
 	// +optional
 	Wave int32 `json:"wave,omitempty"`
 
-	// Pending units by name. The first 16; the last entry counts the rest.
+	// pending units by name. The first 16; the last entry counts the rest.
 	// +listType=atomic
 	// +optional
 	Pending []string `json:"pending,omitempty"`
@@ -541,51 +544,51 @@ type FlagsStatus struct {
 
 // RevisionRecord is what cannot be observed anew about a workload on a revision.
 type RevisionRecord struct {
-	// Workload that the record is about, as Kind/name.
+	// workload that the record is about, as Kind/name.
 	// +kubebuilder:validation:MaxLength=320
 	// +required
 	Workload string `json:"workload"`
 
-	// Revision is the name of the revision's ConfigMap.
+	// revision is the name of the revision's ConfigMap.
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Revision string `json:"revision"`
 
-	// AppliedAt is when the workload was last given the revision.
+	// appliedAt is when the workload was last given the revision.
 	// +optional
 	AppliedAt *metav1.Time `json:"appliedAt,omitempty"`
 
-	// CompletedAt is when every pod of the workload was first seen ready on the revision.
+	// completedAt is when every pod of the workload was first seen ready on the revision.
 	// +optional
 	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
 
-	// Template is the hash of the workload's pod template, less the operator's fields, at CompletedAt.
+	// template is the hash of the workload's pod template, less the operator's fields, at CompletedAt.
 	// +optional
 	Template string `json:"template,omitempty"`
 
-	// FailedAt is when the revision was found to have failed on the workload.
+	// failedAt is when the revision was found to have failed on the workload.
 	// +optional
 	FailedAt *metav1.Time `json:"failedAt,omitempty"`
 
-	// Retry is the value that the plane's retry annotation had at FailedAt; another value asks for another
+	// retry is the value that the plane's retry annotation had at FailedAt; another value asks for another
 	// attempt.
 	// +optional
 	Retry string `json:"retry,omitempty"`
 
-	// Message says how it failed.
+	// message says how it failed.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
 // Transition is a change of stage.
 type Transition struct {
-	// Time of the change.
+	// time of the change.
 	Time metav1.Time `json:"time"`
 
-	// Stage that was entered.
+	// stage that was entered.
 	Stage Stage `json:"stage"`
 
-	// Message says why.
+	// message says why.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
@@ -608,11 +611,11 @@ type RoutingPlane struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what the plane is made of.
+	// spec is what the plane is made of.
 	// +required
 	Spec RoutingPlaneSpec `json:"spec"`
 
-	// Status is what the operator observed.
+	// status is what the operator observed.
 	// +kubebuilder:default:={"observedGeneration":-1}
 	// +optional
 	Status RoutingPlaneStatus `json:"status,omitempty"`

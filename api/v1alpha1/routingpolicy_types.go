@@ -4,11 +4,11 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // RoutingPolicySpec is the algorithm configuration of some models on one plane.
 type RoutingPolicySpec struct {
-	// PlaneRef names the plane whose router and gateways the policy is for.
+	// planeRef names the plane whose router and gateways the policy is for.
 	// +required
 	PlaneRef PlaneReference `json:"planeRef"`
 
-	// Models that the policy configures, at most 256. A model that a second policy on the same plane lists too
+	// models that the policy configures, at most 256. A model that a second policy on the same plane lists too
 	// stays with the policy that it was last rolled out from, else with the older one; the other policy is
 	// warned.
 	// +listType=map
@@ -20,13 +20,13 @@ type RoutingPolicySpec struct {
 
 // PlaneReference names a RoutingPlane.
 type PlaneReference struct {
-	// Name of the plane.
+	// name of the plane.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="must be a name in lower case: letters, digits, '-' and '.', with a letter or digit at both ends"
 	// +required
 	Name string `json:"name"`
 
-	// Namespace of the plane. Default: the policy's own. A plane in another namespace must allow the policy's
+	// namespace of the plane. Default: the policy's own. A plane in another namespace must allow the policy's
 	// namespace in spec.allowedPolicies.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self == '' || !format.dns1123Label().validate(self).hasValue()",message="must be a name in lower case: letters, digits and '-', with a letter or digit at both ends"
@@ -37,7 +37,7 @@ type PlaneReference struct {
 // Model is the routing of one model: its algorithm and settings, and the algorithms that a request may
 // select instead.
 type Model struct {
-	// Name is the model ID exactly as requests carry it, in free text: "meta/llama-3.1-70b-instruct". It is
+	// name is the model ID exactly as requests carry it, in free text: "meta/llama-3.1-70b-instruct". It is
 	// case-sensitive and not trimmed.
 	// +kubebuilder:validation:MaxLength=512
 	// +required
@@ -45,7 +45,7 @@ type Model struct {
 
 	AlgorithmSettings `json:",inline"`
 
-	// RequestAlgorithms that a request for this model may select with the header x-routing-method. They win
+	// requestAlgorithms that a request for this model may select with the header x-routing-method. They win
 	// over the plane's entry of the same algorithm; the model's own algorithm is always selectable and an
 	// entry for it is never used. At most one entry per algorithm.
 	// +listType=map
@@ -57,7 +57,8 @@ type Model struct {
 
 // Conditions of a RoutingPolicy. Ready, Reconciling and Stalled follow the kstatus conventions.
 const (
-	// ConditionAccepted of a policy: its spec is valid, its plane exists and allows it, and every model is its own.
+	// ConditionAccepted of a policy: its spec is valid, its plane exists and allows it, and every model is its
+	// own.
 	ConditionAccepted = "Accepted"
 	// ConditionProgrammed of a policy: every Stargate pod runs the policy's configuration.
 	ConditionProgrammed = "Programmed"
@@ -65,31 +66,31 @@ const (
 
 // RoutingPolicyStatus is what the operator observed of a policy.
 type RoutingPolicyStatus struct {
-	// ObservedGeneration is the generation that the status speaks of; -1 before the first.
+	// observedGeneration is the generation that the status speaks of; -1 before the first.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Accepted, Programmed, Ready, Reconciling, Stalled.
+	// conditions: Accepted, Programmed, Ready, Reconciling, Stalled.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// Summary is one line for the printer column: "3/3 models, 2/2 flags".
+	// summary is one line for the printer column: "3/3 models, 2/2 flags".
 	// +optional
 	Summary string `json:"summary,omitempty"`
 
-	// Plane that the policy is on, as namespace/name.
+	// plane that the policy is on, as namespace/name.
 	// +optional
 	Plane string `json:"plane,omitempty"`
 
-	// Models of the policy and what became of each.
+	// models of the policy and what became of each.
 	// +listType=map
 	// +listMapKey=name
 	// +optional
 	Models []ModelStatus `json:"models,omitempty"`
 
-	// Warnings about the spec: accepted, and worth a second look. The first 32; the last entry counts the rest.
+	// warnings about the spec: accepted, and worth a second look. The first 32; the last entry counts the rest.
 	// +listType=atomic
 	// +optional
 	Warnings []string `json:"warnings,omitempty"`
@@ -116,23 +117,23 @@ const (
 
 // ModelStatus is what became of one model's entry.
 type ModelStatus struct {
-	// Name is the model ID.
+	// name is the model ID.
 	// +required
 	Name string `json:"name"`
 
-	// State: Pending, Programmed, FlagHeld, Limited, Conflict or Held.
+	// state: Pending, Programmed, FlagHeld, Limited, Conflict or Held.
 	// +required
 	State ModelState `json:"state"`
 
-	// LastClusterAffinity: whether the spec asks for the flag, on the model or one of its request algorithms.
+	// lastClusterAffinity: whether the spec asks for the flag, on the model or one of its request algorithms.
 	// +optional
 	LastClusterAffinity bool `json:"lastClusterAffinity,omitempty"`
 
-	// EffectiveLastClusterAffinity: whether every flag that the spec asks for is on in every Stargate pod.
+	// effectiveLastClusterAffinity: whether every flag that the spec asks for is on in every Stargate pod.
 	// +optional
 	EffectiveLastClusterAffinity bool `json:"effectiveLastClusterAffinity,omitempty"`
 
-	// Message says why, where the state is not Programmed.
+	// message says why, where the state is not Programmed.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
@@ -152,11 +153,11 @@ type RoutingPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is the configuration asked for.
+	// spec is the configuration asked for.
 	// +required
 	Spec RoutingPolicySpec `json:"spec"`
 
-	// Status is what the operator observed.
+	// status is what the operator observed.
 	// +kubebuilder:default:={"observedGeneration":-1}
 	// +optional
 	Status RoutingPolicyStatus `json:"status,omitempty"`
