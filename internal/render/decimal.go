@@ -13,53 +13,59 @@ const (
 	largestPlain  = 21
 )
 
-// canonicalDecimal gives every spelling of a number one spelling of the same exact value: 0.10 and 1e-1 become
-// 0.1, 2.0 becomes 2, and zero has no sign. It works on the decimal digits: a detour over a binary float would
-// change what the author wrote. A number too small for an exponent of 64 bits is 0, as it is to any reader.
-func canonicalDecimal(s string) (string, error) {
+// appendDecimal appends a number in the one spelling that stands for its exact value: 0.10 and 1e-1 become 0.1,
+// 2.0 becomes 2, and zero has no sign. It works on the decimal digits: a detour over a binary float would change
+// what the author wrote. A number too small for an exponent of 64 bits is 0, as it is to any reader.
+func appendDecimal(b []byte, s string) ([]byte, error) {
 	if !isNumber(s) {
-		return "", fmt.Errorf(`%q is no JSON number; write it like "0.1", "2" or "1e-3"`, s)
+		return b, fmt.Errorf(`%q is no JSON number; write it like "0.1", "2" or "1e-3"`, s)
 	}
 	if _, err := strconv.ParseFloat(s, 64); err != nil {
-		return "", fmt.Errorf("%q is beyond the range of a 64-bit floating-point number; use a smaller one", s)
+		return b, fmt.Errorf("%q is beyond the range of a 64-bit floating-point number; use a smaller one", s)
 	}
-	sign, s := splitSign(s)
-	mantissa, exponent, _ := strings.Cut(strings.ReplaceAll(s, "E", "e"), "e")
+	s, negative := strings.CutPrefix(s, "-")
+	mantissa, exponent := s, ""
+	if e := strings.IndexAny(s, "eE"); e >= 0 {
+		mantissa, exponent = s[:e], s[e+1:]
+	}
 	whole, fraction, _ := strings.Cut(mantissa, ".")
 	digits := strings.TrimLeft(whole+fraction, "0")
-	if digits == "" {
-		return "0", nil
-	}
 	power := 0
 	if exponent != "" {
 		var err error
 		if power, err = strconv.Atoi(exponent); err != nil {
-			return "0", nil
+			digits = ""
 		}
+	}
+	if digits == "" {
+		return append(b, '0'), nil
 	}
 	point := power - len(fraction) + len(digits) // the value is 0.digits times ten to the point
 	digits = strings.TrimRight(digits, "0")
+	if negative {
+		b = append(b, '-')
+	}
 	switch {
 	case point > largestPlain || point <= smallestPlain:
-		rest := ""
+		b = append(b, digits[0])
 		if len(digits) > 1 {
-			rest = "." + digits[1:]
+			b = append(append(b, '.'), digits[1:]...)
 		}
-		return sign + digits[:1] + rest + "e" + strconv.Itoa(point-1), nil
+		return strconv.AppendInt(append(b, 'e'), int64(point-1), 10), nil
 	case point <= 0:
-		return sign + "0." + strings.Repeat("0", -point) + digits, nil
+		return append(appendZeros(append(b, "0."...), -point), digits...), nil
 	case point < len(digits):
-		return sign + digits[:point] + "." + digits[point:], nil
+		return append(append(append(b, digits[:point]...), '.'), digits[point:]...), nil
 	default:
-		return sign + digits + strings.Repeat("0", point-len(digits)), nil
+		return appendZeros(append(b, digits...), point-len(digits)), nil
 	}
 }
 
-func splitSign(s string) (sign, rest string) {
-	if rest, negative := strings.CutPrefix(s, "-"); negative {
-		return "-", rest
+func appendZeros(b []byte, count int) []byte {
+	for range count {
+		b = append(b, '0')
 	}
-	return "", s
+	return b
 }
 
 // isNumber says whether s is a number of JSON's grammar and nothing else.

@@ -16,73 +16,63 @@ type settings = v1alpha1.AlgorithmSettings
 
 // field is one optional setting of an entry.
 type field struct {
-	name   string // as a policy spells it
-	key    string // `,"name_of_the_file":`
-	since  release.Generation
-	isFlag bool
-	isSet  func(*settings) bool
-	append func([]byte, *settings) ([]byte, error)
+	name  string // as a policy spells it
+	key   string // `,"name_of_the_file":`
+	since release.Generation
+	get   func(*settings) value
 }
+
+// value of a setting: one pointer, or none where it is unset.
+type value struct {
+	boolean *bool
+	integer *int64
+	text    *string
+	decimal *v1alpha1.Decimal
+}
+
+const lastClusterAffinity = "lastClusterAffinity"
 
 // fields in the order in which they are written, which is that of the API.
 var fields = []field{
-	boolean("requireCacheAffinityKey", release.V0, func(s *settings) *bool { return s.RequireCacheAffinityKey }),
-	boolean("requireInputTokens", release.V0, func(s *settings) *bool { return s.RequireInputTokens }),
-	decimal("maxInputWorkSeconds", release.V0, func(s *settings) *v1alpha1.Decimal { return s.MaxInputWorkSeconds }),
-	text("comparator", release.V0, func(s *settings) *string { return s.Comparator }),
-	integer("sampleCount", release.V0, func(s *settings) *int64 { return s.SampleCount }),
-	text("seed", release.V0, func(s *settings) *string { return s.Seed }),
-	boolean("considerKvFreeTokens", release.V0, func(s *settings) *bool { return s.ConsiderKvFreeTokens }),
-	text("rendezvousWeight", release.V2, func(s *settings) *string { return s.RendezvousWeight }),
-	integer("cacheAffinityVirtualNodes", release.V0, func(s *settings) *int64 { return s.CacheAffinityVirtualNodes }),
-	integer("cacheAffinityBackendSelectionCount", release.V0, func(s *settings) *int64 { return s.CacheAffinityBackendSelectionCount }),
-	integer("cacheAffinityWaitMs", release.V1, func(s *settings) *int64 { return s.CacheAffinityWaitMs }),
-	decimal("cacheAffinityInputTokensScale", release.V1, func(s *settings) *v1alpha1.Decimal { return s.CacheAffinityInputTokensScale }),
-	integer("bandWidenIntervalMs", release.V2, func(s *settings) *int64 { return s.BandWidenIntervalMs }),
-	integer("fallbackMaxQueued", release.V2, func(s *settings) *int64 { return s.FallbackMaxQueued }),
-	integer("maxQueueTimeFloorMs", release.V0, func(s *settings) *int64 { return s.MaxQueueTimeFloorMs }),
-	integer("maxQueueTimeCeilMs", release.V0, func(s *settings) *int64 { return s.MaxQueueTimeCeilMs }),
-	integer("ttftBucketSizeMs", release.V0, func(s *settings) *int64 { return s.TtftBucketSizeMs }),
-	decimal("nextBucketUnlockFactor", release.V0, func(s *settings) *v1alpha1.Decimal { return s.NextBucketUnlockFactor }),
-	integer("n", release.V0, func(s *settings) *int64 { return s.N }),
-	integer("maxQueued", release.V0, func(s *settings) *int64 { return s.MaxQueued }),
-	boolean("ignoreQueueTime", release.V0, func(s *settings) *bool { return s.IgnoreQueueTime }),
-	boolean("ignoreInputProcessingTime", release.V0, func(s *settings) *bool { return s.IgnoreInputProcessingTime }),
-	lastClusterAffinity(),
+	setting("requireCacheAffinityKey", release.V0, func(s *settings) value { return value{boolean: s.RequireCacheAffinityKey} }),
+	setting("requireInputTokens", release.V0, func(s *settings) value { return value{boolean: s.RequireInputTokens} }),
+	setting("maxInputWorkSeconds", release.V0, func(s *settings) value { return value{decimal: s.MaxInputWorkSeconds} }),
+	setting("comparator", release.V0, func(s *settings) value { return value{text: s.Comparator} }),
+	setting("sampleCount", release.V0, func(s *settings) value { return value{integer: s.SampleCount} }),
+	setting("seed", release.V0, func(s *settings) value { return value{text: s.Seed} }),
+	setting("considerKvFreeTokens", release.V0, func(s *settings) value { return value{boolean: s.ConsiderKvFreeTokens} }),
+	setting("rendezvousWeight", release.V2, func(s *settings) value { return value{text: s.RendezvousWeight} }),
+	setting("cacheAffinityVirtualNodes", release.V0, func(s *settings) value { return value{integer: s.CacheAffinityVirtualNodes} }),
+	setting("cacheAffinityBackendSelectionCount", release.V0, func(s *settings) value { return value{integer: s.CacheAffinityBackendSelectionCount} }),
+	setting("cacheAffinityWaitMs", release.V1, func(s *settings) value { return value{integer: s.CacheAffinityWaitMs} }),
+	setting("cacheAffinityInputTokensScale", release.V1, func(s *settings) value { return value{decimal: s.CacheAffinityInputTokensScale} }),
+	setting("bandWidenIntervalMs", release.V2, func(s *settings) value { return value{integer: s.BandWidenIntervalMs} }),
+	setting("fallbackMaxQueued", release.V2, func(s *settings) value { return value{integer: s.FallbackMaxQueued} }),
+	setting("maxQueueTimeFloorMs", release.V0, func(s *settings) value { return value{integer: s.MaxQueueTimeFloorMs} }),
+	setting("maxQueueTimeCeilMs", release.V0, func(s *settings) value { return value{integer: s.MaxQueueTimeCeilMs} }),
+	setting("ttftBucketSizeMs", release.V0, func(s *settings) value { return value{integer: s.TtftBucketSizeMs} }),
+	setting("nextBucketUnlockFactor", release.V0, func(s *settings) value { return value{decimal: s.NextBucketUnlockFactor} }),
+	setting("n", release.V0, func(s *settings) value { return value{integer: s.N} }),
+	setting("maxQueued", release.V0, func(s *settings) value { return value{integer: s.MaxQueued} }),
+	setting("ignoreQueueTime", release.V0, func(s *settings) value { return value{boolean: s.IgnoreQueueTime} }),
+	setting("ignoreInputProcessingTime", release.V0, func(s *settings) value { return value{boolean: s.IgnoreInputProcessingTime} }),
+	setting(lastClusterAffinity, release.V3, func(s *settings) value { return value{boolean: s.LastClusterAffinity} }),
 }
 
-func lastClusterAffinity() field {
-	f := boolean("lastClusterAffinity", release.V3, func(s *settings) *bool { return s.LastClusterAffinity })
-	f.isFlag = true
-	return f
+func setting(name string, since release.Generation, get func(*settings) value) field {
+	return field{name: name, key: `,"` + snake(name) + `":`, since: since, get: get}
 }
 
-func boolean(name string, since release.Generation, get func(*settings) *bool) field {
-	return optional(name, since, get, func(b []byte, v bool) ([]byte, error) { return strconv.AppendBool(b, v), nil })
-}
-
-func integer(name string, since release.Generation, get func(*settings) *int64) field {
-	return optional(name, since, get, func(b []byte, v int64) ([]byte, error) { return strconv.AppendInt(b, v, 10), nil })
-}
-
-func text(name string, since release.Generation, get func(*settings) *string) field {
-	return optional(name, since, get, func(b []byte, v string) ([]byte, error) { return appendString(b, v), nil })
-}
-
-func decimal(name string, since release.Generation, get func(*settings) *v1alpha1.Decimal) field {
-	return optional(name, since, get, func(b []byte, v v1alpha1.Decimal) ([]byte, error) {
-		canonical, err := canonicalDecimal(string(v))
-		return append(b, canonical...), err
-	})
-}
-
-func optional[T any](name string, since release.Generation, get func(*settings) *T, appendValue func([]byte, T) ([]byte, error)) field {
-	return field{
-		name:   name,
-		key:    `,"` + snake(name) + `":`,
-		since:  since,
-		isSet:  func(s *settings) bool { return get(s) != nil },
-		append: func(b []byte, s *settings) ([]byte, error) { return appendValue(b, *get(s)) },
+func (v value) appendTo(b []byte) ([]byte, error) {
+	switch {
+	case v.boolean != nil:
+		return strconv.AppendBool(b, *v.boolean), nil
+	case v.integer != nil:
+		return strconv.AppendInt(b, *v.integer, 10), nil
+	case v.text != nil:
+		return appendString(b, *v.text), nil
+	default:
+		return appendDecimal(b, string(*v.decimal))
 	}
 }
 
@@ -111,11 +101,15 @@ func appendString(b []byte, s string) []byte {
 	return append(b, bytes.TrimSuffix(quoted.Bytes(), []byte("\n"))...)
 }
 
+// plain says whether a string stands in JSON as it is.
 func plain(s string) bool {
+	ascii := true
 	for i := range len(s) {
-		if c := s[i]; c < ' ' || c == '"' || c == '\\' {
+		c := s[i]
+		if c < ' ' || c == '"' || c == '\\' {
 			return false
 		}
+		ascii = ascii && c < utf8.RuneSelf
 	}
-	return utf8.ValidString(s)
+	return ascii || utf8.ValidString(s)
 }

@@ -3,9 +3,11 @@
 package render
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/release"
@@ -51,13 +53,12 @@ type Omission struct {
 // An error is one of the configuration that validation refuses too: a Decimal that is no finite JSON number, or
 // two entries for one model or for one request algorithm.
 func LBConfig(c Config, on Flags, g release.Generation) (Rendered, error) {
-	w := writer{generation: g, isOn: on.Has, rendered: Rendered{On: Flags{}}}
+	w := writer{generation: g, isOn: on.Has}
 	w.file(c)
 	if w.err != nil {
 		return Rendered{}, fmt.Errorf("render lb-config.json: %w", w.err)
 	}
-	w.rendered.Data = w.buf
-	return w.rendered, nil
+	return Rendered{Data: w.buf, On: sets.New(w.on...), Omitted: w.omitted}, nil
 }
 
 // LargestSize is the size in bytes of the largest lb-config.json that any stage of a rollout would render: the
@@ -81,11 +82,7 @@ func ModelSize(m *v1alpha1.Model) int {
 }
 
 func largest() writer {
-	return writer{
-		generation: release.Newest,
-		isOn:       func(Flag) bool { return true },
-		rendered:   Rendered{On: Flags{}},
-	}
+	return writer{generation: release.Newest, isOn: func(Flag) bool { return true }}
 }
 
 // writer appends to a buffer by hand: the layout is for people (one model a line), and a large file is rendered
@@ -94,12 +91,17 @@ type writer struct {
 	generation release.Generation
 	isOn       func(Flag) bool
 
-	buf      []byte
-	rendered Rendered
-	err      error // the first
+	buf     []byte
+	on      []Flag
+	omitted []Omission
+	err     error // the first
 }
 
+// typicalModel is the size in bytes of many a model's line.
+const typicalModel = 384
+
 func (w *writer) file(c Config) {
+	w.buf = make([]byte, 0, typicalModel*(len(c.Models)+1))
 	members := 0
 	member := func(name string) {
 		if members++; members > 1 {
@@ -158,7 +160,9 @@ func (w *writer) entry(place Flag, s *v1alpha1.AlgorithmSettings, requestAlgorit
 	w.buf = appendString(w.buf, string(s.Algorithm))
 	named := len(w.buf)
 	for i := range fields {
-		w.field(place, s, &fields[i])
+		if v := fields[i].get(s); v != (value{}) {
+			w.setting(place, &fields[i], v)
+		}
 	}
 	if len(requestAlgorithms) > 0 {
 		w.raw(`,"request_algorithms":{`)
@@ -181,22 +185,19 @@ func (w *writer) entry(place Flag, s *v1alpha1.AlgorithmSettings, requestAlgorit
 	w.raw("}")
 }
 
-func (w *writer) field(place Flag, s *v1alpha1.AlgorithmSettings, f *field) {
-	if !f.isSet(s) {
-		return
-	}
+func (w *writer) setting(place Flag, f *field, v value) {
 	if f.since > max(w.generation, release.V0) {
-		w.rendered.Omitted = append(w.rendered.Omitted, Omission{Place: place, Field: f.name, Since: f.since})
+		w.omitted = append(w.omitted, Omission{Place: place, Field: f.name, Since: f.since})
 		return
 	}
-	if f.isFlag && *s.LastClusterAffinity {
+	if f.name == lastClusterAffinity && *v.boolean {
 		if !w.isOn(place) {
 			return
 		}
-		w.rendered.On.Insert(place)
+		w.on = append(w.on, place)
 	}
 	var err error
-	if w.buf, err = f.append(append(w.buf, f.key...), s); err != nil {
+	if w.buf, err = v.appendTo(append(w.buf, f.key...)); err != nil {
 		w.fail("%s: %s: %w", place, f.name, err)
 	}
 }
@@ -224,14 +225,13 @@ func sortedBy[T any](entries []T, key func(*T) string) (sorted []*T, twice *T) {
 	for i := range entries {
 		sorted[i] = &entries[i]
 	}
-	slices.SortFunc(sorted, func(a, b *T) int {
-		order := cmp.Compare(key(a), key(b))
-		if order == 0 {
-			twice = a
+	slices.SortFunc(sorted, func(a, b *T) int { return strings.Compare(key(a), key(b)) })
+	for i := 1; i < len(sorted); i++ {
+		if key(sorted[i-1]) == key(sorted[i]) {
+			return sorted, sorted[i]
 		}
-		return order
-	})
-	return sorted, twice
+	}
+	return sorted, nil
 }
 
 func (w *writer) raw(s string) { w.buf = append(w.buf, s...) }
