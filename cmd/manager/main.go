@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/controllers"
 	"github.com/routing-operator/routing-operator/internal/certs"
 	"github.com/routing-operator/routing-operator/internal/index"
 	"github.com/routing-operator/routing-operator/internal/validate"
@@ -82,11 +83,17 @@ func run(ctx context.Context, o *options, log logr.Logger) error {
 	if err := index.Setup(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
+	validation := validate.Options{AllowedPathPrefixes: o.configPathPrefixes}
+	err = controllers.Setup(ctx, mgr, controllers.Options{
+		Releases:   o.generations,
+		Validation: validation,
+		StaleReads: len(o.namespaces) > 1,
+	})
+	if err != nil {
+		return fmt.Errorf("set up the controllers: %w", err)
+	}
 	if o.servesWebhook() {
-		err := webhooks.SetupWithManager(ctx, mgr, webhooks.Options{
-			Validate:    validate.Options{AllowedPathPrefixes: o.configPathPrefixes},
-			Generations: o.generations,
-		})
+		err := webhooks.SetupWithManager(ctx, mgr, webhooks.Options{Validate: validation, Generations: o.generations})
 		if err != nil {
 			return fmt.Errorf("set up the admission webhook: %w", err)
 		}
@@ -136,7 +143,7 @@ func managerOptions(o *options, keeper *certs.Keeper) ctrl.Options {
 	for _, namespace := range o.namespaces {
 		namespaces[namespace] = cache.Config{}
 	}
-	return ctrl.Options{
+	options := ctrl.Options{
 		Scheme:                 newScheme(),
 		Cache:                  cache.Options{DefaultNamespaces: namespaces},
 		Metrics:                metrics,
@@ -149,6 +156,8 @@ func managerOptions(o *options, keeper *certs.Keeper) ctrl.Options {
 		// The process ends when run returns, so nothing acts on a lease that was given up.
 		LeaderElectionReleaseOnCancel: true,
 	}
+	controllers.Configure(&options)
+	return options
 }
 
 // addChecks makes a replica ready, leader or not, when its caches are filled and its webhook answers.
