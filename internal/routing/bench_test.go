@@ -52,9 +52,9 @@ func benchSite(t testing.TB, config Config, n int, overflow bool) (*Router, *Sna
 	if config.LastClusterAffinity {
 		request.LastCluster = s.At(n / 2).ID
 	}
-	for overflow {
+	for {
 		got := decide(t, r, request, s, benchElapsed)
-		if !got.Primary || got.Outcome != Selected {
+		if !overflow || !got.Primary || got.Outcome != Selected {
 			break
 		}
 		c := s.At(got.Index)

@@ -39,8 +39,8 @@ const (
 const (
 	// FollowAffinityWait as a BandWidenInterval stands for the default, the effective affinity wait.
 	FollowAffinityWait time.Duration = -1
-	// MaxVirtualNodes bounds Config.VirtualNodes. Stargate has no bound; a ring beyond this one would take
-	// gigabytes to simulate.
+	// MaxVirtualNodes is what a larger Config.VirtualNodes counts as. Stargate has no bound; a ring beyond this one
+	// would take gigabytes.
 	MaxVirtualNodes = 1 << 16
 )
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/validate"
 )
 
 func settingsOf(t *testing.T, text string) *v1alpha1.AlgorithmSettings {
@@ -23,6 +24,16 @@ func settingsOf(t *testing.T, text string) *v1alpha1.AlgorithmSettings {
 		t.Fatal(err)
 	}
 	return &s
+}
+
+// refusals is what makes a policy with the model unacceptable.
+func refusals(m v1alpha1.Model) string {
+	spec := &v1alpha1.RoutingPolicySpec{PlaneRef: v1alpha1.PlaneReference{Name: "plane"}, Models: []v1alpha1.Model{m}}
+	var lines []string
+	for _, err := range validate.Policy(spec, field.NewPath("spec")) {
+		lines = append(lines, err.Error())
+	}
+	return strings.Join(lines, "\n")
 }
 
 func TestSettingsBecomeAConfiguration(t *testing.T) {
@@ -55,9 +66,12 @@ func TestSettingsBecomeAConfiguration(t *testing.T) {
 			edited(v1alpha1.WaitAndWiden, func(c *Config) { c.AffinityWait = math.MaxInt64 / time.Millisecond * time.Millisecond })},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, errs := ConfigFrom(settingsOf(t, test.settings), field.NewPath("spec"))
-			if len(errs) > 0 || got != test.want {
-				t.Errorf("the configuration is\n%+v, want\n%+v; errors %v", got, test.want, errs)
+			settings := settingsOf(t, test.settings)
+			if got := ConfigFrom(settings); got != test.want {
+				t.Errorf("the configuration is\n%+v, want\n%+v", got, test.want)
+			}
+			if errs := refusals(v1alpha1.Model{Name: model, AlgorithmSettings: *settings}); errs != "" {
+				t.Errorf("the settings are no valid ones: %s", errs)
 			}
 		})
 	}
@@ -74,78 +88,50 @@ func TestDefaultsAreStargates(t *testing.T) {
 	}
 }
 
-func TestTheFlagIsRefusedByNameOnAlgorithmsWithoutTheMode(t *testing.T) {
-	for _, algorithm := range allAlgorithms {
+// The configuration half of the request's criteria on compatibility.
+func TestTheFlagIsRefusedByFieldAndAlgorithmWhereThereIsNoSessionAwareMode(t *testing.T) {
+	for _, algorithm := range validate.Algorithms() {
 		for _, value := range []bool{true, false} {
-			_, errs := ConfigFrom(&v1alpha1.AlgorithmSettings{Algorithm: algorithm, LastClusterAffinity: &value}, field.NewPath("spec", "models").Index(0))
-			var want string
-			if !slices.Contains(sessionAlgorithms, algorithm) {
-				want = fmt.Sprintf("spec.models[0].lastClusterAffinity: Invalid value: %v: lastClusterAffinity is not supported by algorithm %s; supported: wait-and-widen, pulsar-wait-and-widen", value, algorithm)
+			got := refusals(v1alpha1.Model{Name: model, AlgorithmSettings: v1alpha1.AlgorithmSettings{Algorithm: algorithm, LastClusterAffinity: &value}})
+			if slices.Contains(sessionAlgorithms, algorithm) {
+				if got != "" {
+					t.Errorf("%s, %v: the policy is refused: %s", algorithm, value, got)
+				}
+				continue
 			}
-			if got := join(errs); got != want {
-				t.Errorf("%s, %v: the errors are %q, want %q", algorithm, value, got, want)
+			if want := fmt.Sprintf("lastClusterAffinity is not supported by algorithm %s;", algorithm); !strings.Contains(got, want) {
+				t.Errorf("%s, %v: the refusal is %q, want it to say %q", algorithm, value, got, want)
 			}
 		}
 	}
 }
 
-func TestSettingsThatStargateRefuses(t *testing.T) {
-	for name, test := range map[string]struct{ settings, want string }{
-		"an alias":               {`{"algorithm":"powerOf2"}`, `m.algorithm: Unsupported value: "powerOf2": supported values: "power-of-n", "wait-and-widen", "round-robin", "random", "pulsar", "pulsar-wait-and-widen"`},
-		"a comparator on PWW":    {`{"algorithm":"pulsar-wait-and-widen","comparator":"ttft"}`, `m.comparator: Invalid value: "ttft": comparator is not supported by algorithm pulsar-wait-and-widen; supported: power-of-n, wait-and-widen`},
-		"an unknown comparator":  {`{"algorithm":"power-of-n","comparator":"TTFT"}`, `m.comparator: Unsupported value: "TTFT": supported values: "ttft", "queue-time", "input-work-seconds", "utilization", "num-requests-queued"`},
-		"an unknown weight":      {`{"algorithm":"pulsar","rendezvousWeight":"tps"}`, `m.rendezvousWeight: Unsupported value: "tps": supported values: "max-input-tps", "last-mean-input-tps"`},
-		"bands on WW, even of 0": {`{"algorithm":"wait-and-widen","bandWidenIntervalMs":0}`, `m.bandWidenIntervalMs: Invalid value: 0: bandWidenIntervalMs is not supported by algorithm wait-and-widen; supported: pulsar-wait-and-widen`},
-		"a sample of none":       {`{"algorithm":"power-of-n","sampleCount":0}`, `m.sampleCount: Invalid value: 0: must be 1 to 64`},
-		"a sample of 65":         {`{"algorithm":"power-of-n","sampleCount":65}`, `m.sampleCount: Invalid value: 65: must be 1 to 64`},
-		"a negative wait":        {`{"algorithm":"wait-and-widen","cacheAffinityWaitMs":-1}`, `m.cacheAffinityWaitMs: Invalid value: -1: must be 0 to 9223372036854775807`},
-		"a discount above 1":     {`{"algorithm":"wait-and-widen","cacheAffinityInputTokensScale":"1.01"}`, `m.cacheAffinityInputTokensScale: Invalid value: "1.01": must be 0 to 1`},
-		"a number of no JSON":    {`{"algorithm":"wait-and-widen","nextBucketUnlockFactor":"00.5"}`, `m.nextBucketUnlockFactor: Invalid value: "00.5": must be a finite number as JSON writes it, such as "0.1"`},
-		"null for a number":      {`{"algorithm":"wait-and-widen","nextBucketUnlockFactor":"null"}`, `m.nextBucketUnlockFactor: Invalid value: "null": must be a finite number as JSON writes it, such as "0.1"`},
-		"an infinite number":     {`{"algorithm":"random","maxInputWorkSeconds":"1e999"}`, `m.maxInputWorkSeconds: Invalid value: "1e999": must be a finite number as JSON writes it, such as "0.1"`},
-		"a ring beyond measure":  {`{"algorithm":"wait-and-widen","cacheAffinityVirtualNodes":65537}`, `m.cacheAffinityVirtualNodes: Invalid value: 65537: must be 0 to 65536`},
-		"two faults are both said": {`{"algorithm":"random","seed":"s","maxInputWorkSeconds":"x"}`,
-			`m.maxInputWorkSeconds: Invalid value: "x": must be a finite number as JSON writes it, such as "0.1"` + "\n" + `m.seed: Invalid value: "s": seed is not supported by algorithm random; supported: wait-and-widen, pulsar, pulsar-wait-and-widen`},
+func TestAPlaneFromTheAPI(t *testing.T) {
+	var stargate v1alpha1.StargateSpec
+	if err := json.Unmarshal([]byte(`{"defaultAlgorithm":"random","requestAlgorithms":[{"algorithm":"pulsar","seed":"plane"}]}`), &stargate); err != nil {
+		t.Fatal(err)
+	}
+	var models []v1alpha1.Model
+	if err := json.Unmarshal([]byte(`[{"name":"meta/Llama","algorithm":"pulsar","seed":"own","requestAlgorithms":[{"algorithm":"round-robin"},{"algorithm":"power-of-n","sampleCount":3}]},
+		{"name":"other","algorithm":"wait-and-widen"}]`), &models); err != nil {
+		t.Fatal(err)
+	}
+	r, err := NewRouter(PlaneFrom(&stargate, models), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		model, method string
+		want          Config
+	}{
+		{"meta/Llama", "", edited(v1alpha1.Pulsar, func(c *Config) { c.Seed = "own" })},
+		{"meta/Llama", "power-of-n", edited(v1alpha1.PowerOfN, func(c *Config) { c.SampleCount = 3 })},
+		{"other", "", DefaultConfig(v1alpha1.WaitAndWiden)},
+		{"other", "pulsar", edited(v1alpha1.Pulsar, func(c *Config) { c.Seed = "plane" })},
+		{"unlisted", "", DefaultConfig(v1alpha1.Random)},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if _, errs := ConfigFrom(settingsOf(t, test.settings), field.NewPath("m")); join(errs) != test.want {
-				t.Errorf("the errors are\n%s, want\n%s", join(errs), test.want)
-			}
-		})
-	}
-}
-
-func join(errs field.ErrorList) string {
-	lines := make([]string, len(errs))
-	for i, err := range errs {
-		lines[i] = err.Error()
-	}
-	return strings.Join(lines, "\n")
-}
-
-func TestAModelWithRequestAlgorithms(t *testing.T) {
-	var m v1alpha1.Model
-	if err := json.Unmarshal([]byte(`{"name":"m","algorithm":"pulsar","seed":"s","requestAlgorithms":[{"algorithm":"round-robin"},{"algorithm":"power-of-n","sampleCount":3}]}`), &m); err != nil {
-		t.Fatal(err)
-	}
-	got, errs := ModelFrom(&m, field.NewPath("m"))
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
-	if got.Algorithm != v1alpha1.Pulsar || got.Seed != "s" || len(got.RequestAlgorithms) != 2 || got.RequestAlgorithms[v1alpha1.PowerOfN].SampleCount != 3 {
-		t.Errorf("the model is %+v", got)
-	}
-
-	var faulty v1alpha1.Model
-	if err := json.Unmarshal([]byte(`{"algorithm":"pulsar","n":1,"requestAlgorithms":[{"algorithm":"random","seed":"s"},{"algorithm":"random","requestAlgorithms":[{}]}]}`), &faulty); err != nil {
-		t.Fatal(err)
-	}
-	_, errs = ModelFrom(&faulty, field.NewPath("m"))
-	want := `m.n: Invalid value: 1: n is not supported by algorithm pulsar; supported: wait-and-widen, pulsar-wait-and-widen
-m.requestAlgorithms[0].seed: Invalid value: "s": seed is not supported by algorithm random; supported: wait-and-widen, pulsar, pulsar-wait-and-widen
-m.requestAlgorithms[1].requestAlgorithms: Forbidden: request algorithms do not nest; list them in the model's or the plane's requestAlgorithms
-m.requestAlgorithms[1].algorithm: Duplicate value: "random"`
-	if join(errs) != want {
-		t.Errorf("the errors are\n%s, want\n%s", join(errs), want)
+		if got := callOf(t, r, Request{Model: test.model, Method: test.method}).Config(); got != test.want {
+			t.Errorf("%s with method %q runs %+v, want %+v", test.model, test.method, got, test.want)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/validate"
 )
 
 // The tests of this file are the acceptance criteria of the session-affinity request, as far as they concern decisions.
@@ -486,10 +487,10 @@ func TestTheHeaderHasNoEffectWhenTheRoutingMethodSelectsAnAlgorithmWithoutTheFla
 	forBoth(t, func(t *testing.T, config Config) {
 		s := newSite(t, 3, config)
 		request := map[v1alpha1.Algorithm]Config{}
-		for _, algorithm := range allAlgorithms {
+		for _, algorithm := range validate.Algorithms() {
 			request[algorithm] = edited(algorithm, func(c *Config) { c.GroupSize = 1 })
 		}
-		for _, algorithm := range allAlgorithms {
+		for _, algorithm := range validate.Algorithms() {
 			if algorithm == config.Algorithm || algorithm == v1alpha1.RoundRobin {
 				continue // its own configuration has the flag; round-robin's state is for the test below
 			}

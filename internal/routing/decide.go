@@ -368,7 +368,7 @@ func (d *scratch) estimate(scale float64) {
 func (d *scratch) unlock(waited time.Duration) (slowest, wait time.Duration) {
 	start := d.fastestAfter(-forever)
 	for {
-		end := add(start, d.config.BucketSize)
+		end := add(start, max(0, d.config.BucketSize))
 		next := d.fastestAfter(end)
 		if next == forever {
 			return end, forever

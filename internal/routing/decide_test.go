@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/validate"
 )
 
 // open is a wait-and-widen configuration without an affinity group.
@@ -270,41 +271,69 @@ func TestTheKVCheckIsForTheRankedAlgorithmsAlone(t *testing.T) {
 	s.sends(s.request, 0, a)
 }
 
-func TestWaitAndWidenOverflowsFromItsGroup(t *testing.T) {
-	config := edited(v1alpha1.WaitAndWiden, func(c *Config) { c.GroupSize, c.AffinityWait = 2, 100*ms })
-	s := newSite(t, 4, config)
-	s.fill(a, b, d)
-	s.waits(s.request, 0, 100*ms)
-	if got := s.sends(s.request, 100*ms, c); got.RankDepth != 3 || got.Primary {
-		t.Errorf("the overflow is at depth %d, primary %v, want 3 and fallback", got.RankDepth, got.Primary)
+func TestTheGroupOverflowsAfterTheAffinityWait(t *testing.T) {
+	for _, algorithm := range sessionAlgorithms {
+		t.Run(string(algorithm), func(t *testing.T) {
+			s := newSite(t, 4, edited(algorithm, func(c *Config) { c.GroupSize, c.AffinityWait, c.BandWidenInterval = 2, 100*ms, 0 }))
+			s.fill(a, b, d)
+			s.waits(s.request, 0, 100*ms)
+			// C is of rank 3, and in the whole pool of wait-and-widen one past the group of 2.
+			if got := s.sends(s.request, 100*ms, c); got.RankDepth != 3 || got.Primary {
+				t.Errorf("the overflow is at depth %d, primary %v, want 3 and fallback", got.RankDepth, got.Primary)
+			}
+			// The buckets of the open set count the time since the end of the affinity wait.
+			s.clusters[c].RTT = 105 * ms
+			s.waits(s.request, 100*ms, 25*ms)
+			s.waits(s.request, 124*ms, ms)
+			s.sends(s.request, 125*ms, c)
+
+			wantDepth := 1
+			if algorithm == v1alpha1.PulsarWaitAndWiden {
+				wantDepth = 2
+			}
+			s.drain(b)
+			if got := s.sends(s.request, 50*ms, b); got.RankDepth != wantDepth || !got.Primary {
+				t.Errorf("a member of the group is at depth %d, primary %v, want %d and primary", got.RankDepth, got.Primary, wantDepth)
+			}
+		})
 	}
-	s.drain(b)
-	if got := s.sends(s.request, 50*ms, b); got.RankDepth != 1 || !got.Primary {
-		t.Errorf("a member of the group is at depth %d, primary %v, want 1 and primary", got.RankDepth, got.Primary)
-	}
-	// The clock of the buckets of the open set starts when the affinity wait ends; the group's runs from the start.
-	s.fill(b)
-	s.clusters[c].RTT = 105 * ms
-	s.waits(s.request, 100*ms, 25*ms)
-	s.waits(s.request, 124*ms, ms)
-	s.sends(s.request, 125*ms, c)
-	s.drain(b)
-	s.clusters[b].RTT = 405 * ms
-	s.waits(s.request, 99*ms, ms)
-	s.sends(s.request, 100*ms, b)
 }
 
 func TestTheShortestWaitOfferedCounts(t *testing.T) {
-	config := edited(v1alpha1.WaitAndWiden, func(c *Config) { c.GroupSize, c.AffinityWait = 2, 100*ms })
-	s := newSite(t, 2, config)
+	for _, algorithm := range sessionAlgorithms {
+		t.Run(string(algorithm), func(t *testing.T) {
+			s := newSite(t, 2, edited(algorithm, func(c *Config) { c.GroupSize, c.AffinityWait, c.BandWidenInterval = 2, 100*ms, 0 }))
+			s.fill(a)
+			s.clusters[b].RTT = 125 * ms
+			s.waits(s.request, 0, 30*ms)
+			s.clusters[b].RTT = 605 * ms
+			s.waits(s.request, 0, 100*ms)
+			s.waits(s.request, 60*ms, 40*ms)
+			// Both sets are the same two clusters. The group has waited longer, so its buckets unlock earlier.
+			s.waits(s.request, 110*ms, 40*ms)
+			s.sends(s.request, 150*ms, b)
+		})
+	}
+}
+
+func TestTheNextBandIsWaitedForWhereItOpensBeforeTheNextBucket(t *testing.T) {
+	s := newSite(t, 5, edited(v1alpha1.PulsarWaitAndWiden, func(c *Config) { c.BandWidenInterval, c.AffinityWait = 40*ms, 300*ms }))
+	s.fill(a, b, d, e)
+	s.clusters[c].RTT = 405 * ms
+	s.waits(s.request, 300*ms, 40*ms)
+	s.waits(s.request, 340*ms, 60*ms)
+	s.sends(s.request, 400*ms, c)
+}
+
+func TestTheDepthOfAnOverflowIsOnePastTheGroupAsItIs(t *testing.T) {
+	// A is full. With the discount A is fast and B is in a locked bucket of the group; without it B is the fastest of the pool.
+	s := newSite(t, 2, edited(v1alpha1.WaitAndWiden, func(c *Config) { c.GroupSize, c.AffinityScale = 5, 0.1 }))
+	s.request.InputTokens = 1000
 	s.fill(a)
-	s.clusters[b].RTT = 125 * ms
-	s.waits(s.request, 0, 30*ms)
-	s.clusters[b].RTT = 605 * ms
-	s.waits(s.request, 0, 100*ms)
-	s.waits(s.request, 60*ms, 40*ms)
-	// Both sets are the same two clusters; the group has waited longer, so it is the one to offer the shorter wait.
-	s.waits(s.request, 110*ms, 40*ms)
+	s.clusters[b].RTT, s.clusters[b].LastMeanInputTPS = 400*ms, 1e9
+	if got := s.sends(s.request, 0, b); got.RankDepth != 3 {
+		t.Errorf("the depth is %d, want one past the two clusters of a group of up to five", got.RankDepth)
+	}
 }
 
 func TestFailedMembersOfTheGroupAreNotReplaced(t *testing.T) {
@@ -470,7 +499,7 @@ func TestAnEmptyRankingIsUnavailableAtOnce(t *testing.T) {
 }
 
 func TestAllAlgorithmsAreUnavailableWithoutCandidates(t *testing.T) {
-	for _, algorithm := range allAlgorithms {
+	for _, algorithm := range validate.Algorithms() {
 		config := edited(algorithm, func(c *Config) { c.GroupSize, c.AffinityWait, c.LastClusterAffinity = 2, time.Second, true })
 		for _, hint := range []string{"", "a"} {
 			if got := decide(t, routerOf(t, config), Request{Model: model, AffinityKey: "key", LastCluster: hint}, snapshotOf(t), 0); got.Outcome != Unavailable {

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/validate"
 )
 
 // drawSnapshot draws up to twelve clusters in any state.
@@ -85,7 +86,7 @@ func drawElapsed(t *rapid.T) time.Duration {
 func TestPropertyADecisionIsSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t, "clusters")
-		config := drawConfig(t, allAlgorithms...)
+		config := drawConfig(t, validate.Algorithms()...)
 		call := callOf(t, routerOf(t, config), drawRequest(t, s))
 		elapsed := drawElapsed(t)
 		if s.Len() > 0 && rapid.Bool().Draw(t, "exclude") {
@@ -101,10 +102,10 @@ func TestPropertyADecisionIsSound(t *testing.T) {
 			if got.RankDepth < 1 || got.RankDepth > s.Len()+1 {
 				t.Fatalf("%+v: the rank depth is out of range", got)
 			}
-			if widens := slices.Contains(widening, config.Algorithm); widens && !chosen.hasCapacity(max(config.MaxQueued, config.FallbackMaxQueued)) {
+			if widens := slices.Contains(sessionAlgorithms, config.Algorithm); widens && !chosen.hasCapacity(max(config.MaxQueued, config.FallbackMaxQueued)) {
 				t.Fatalf("%+v: selected without capacity: %+v", got, chosen)
 			}
-			if ranked := slices.Contains(ranking, config.Algorithm); ranked && config.ConsiderKVFree && !chosen.fitsKV(call.request.InputTokens) {
+			if ranked := config.Algorithm == v1alpha1.Pulsar || config.Algorithm == v1alpha1.PulsarWaitAndWiden; ranked && config.ConsiderKVFree && !chosen.fitsKV(call.request.InputTokens) {
 				t.Fatalf("%+v: selected without KV tokens: %+v", got, chosen)
 			}
 		case Wait:
@@ -118,7 +119,7 @@ func TestPropertyADecisionIsSound(t *testing.T) {
 func TestPropertyAWaitThatIsSatOutEndsInASelectionOrTheEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t, "clusters")
-		call := callOf(t, routerOf(t, drawConfig(t, allAlgorithms...)), drawRequest(t, s))
+		call := callOf(t, routerOf(t, drawConfig(t, validate.Algorithms()...)), drawRequest(t, s))
 		elapsed := drawElapsed(t)
 		// Every wait is for a bucket, a band or the end of the affinity wait, of which there are few.
 		for range 40 {
@@ -134,7 +135,7 @@ func TestPropertyAWaitThatIsSatOutEndsInASelectionOrTheEnd(t *testing.T) {
 
 func TestPropertyEqualInputsDecideEqually(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		config := drawConfig(t, allAlgorithms...)
+		config := drawConfig(t, validate.Algorithms()...)
 		used := routerOf(t, config)
 		for range 5 {
 			s := drawSnapshot(t, "clusters")
@@ -235,7 +236,7 @@ func TestPropertyNewEqualsFlagOffWithoutWaitAndDiscount(t *testing.T) {
 func TestPropertyTheHeaderIsIgnoredWithTheFlagOff(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t, "clusters")
-		config := drawConfig(t, allAlgorithms...)
+		config := drawConfig(t, validate.Algorithms()...)
 		config.LastClusterAffinity = config.LastClusterAffinity && !slices.Contains(sessionAlgorithms, config.Algorithm)
 		request, elapsed := drawRequest(t, s), drawElapsed(t)
 		without := request
@@ -370,7 +371,7 @@ func TestAnotherSeedRoutingKeyOrModelIsAnotherOrder(t *testing.T) {
 }
 
 func TestARouterIsSafeForConcurrentUse(t *testing.T) {
-	for _, algorithm := range allAlgorithms {
+	for _, algorithm := range validate.Algorithms() {
 		t.Run(string(algorithm), func(t *testing.T) {
 			config := edited(algorithm, func(c *Config) { c.GroupSize, c.LastClusterAffinity = 2, true })
 			plane := Plane{Models: map[string]ModelConfig{model: {Config: config}}}
