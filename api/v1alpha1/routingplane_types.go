@@ -5,8 +5,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// RoutingPlaneSpec names one Stargate workload and the API gateways in front of it, all in the plane's own
-// namespace, and says how a change is rolled out to them.
+// RoutingPlaneSpec names one Stargate workload and the API gateways in front
+// of it, all in the plane's own namespace, and says how a change is rolled out
+// to them.
 //
 // +kubebuilder:validation:XValidation:fieldPath=".gateways",rule="!has(self.gateways) || !self.gateways.exists(g, g.workloadRef.kind == self.stargate.workloadRef.kind && g.workloadRef.name == self.stargate.workloadRef.name)",messageExpression="self.stargate.workloadRef.kind + ' ' + self.stargate.workloadRef.name + ' is the plane\\'s Stargate workload and cannot be a gateway too; name the gateway\\'s own workload'"
 type RoutingPlaneSpec struct {
@@ -14,8 +15,8 @@ type RoutingPlaneSpec struct {
 	// +required
 	Stargate StargateSpec `json:"stargate"`
 
-	// gateways are the API gateways in front of the router. Without any, no lastClusterAffinity flag is
-	// switched on.
+	// gateways are the API gateways in front of the router. Without any, no
+	// lastClusterAffinity flag is switched on.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:XValidation:rule="self.all(g, self.exists_one(h, h.workloadRef.kind == g.workloadRef.kind && h.workloadRef.name == g.workloadRef.name))",message="two entries name one workload; keep one entry for each workload"
@@ -37,14 +38,16 @@ type RoutingPlaneSpec struct {
 	// +optional
 	AllowedPolicies AllowedPolicies `json:"allowedPolicies,omitzero"`
 
-	// revisionHistoryLimit is the number of unused revisions that are kept for each artefact. Default 10.
+	// revisionHistoryLimit is the number of unused revisions that are kept for
+	// each artefact. Default 10.
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:XValidation:rule="self >= 0 && self <= 100",message="revisionHistoryLimit must be from 0 to 100"
 	// +optional
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 
-	// deletionPolicy says what deleting the plane does to the workloads: Unwind switches the flags off, then
-	// the gateways' memory, and lets go of every field; Retain changes no pod. Default Unwind.
+	// deletionPolicy says what deleting the plane does to the workloads: Unwind
+	// switches the flags off, then the gateways' memory, and lets go of every
+	// field; Retain changes no pod. Default Unwind.
 	// +kubebuilder:default=Unwind
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self in ['Unwind', 'Retain']",message="must be one of: Unwind, Retain"
@@ -63,7 +66,8 @@ const (
 
 // WorkloadReference names a workload in the plane's namespace.
 type WorkloadReference struct {
-	// kind of the workload: Deployment or StatefulSet for Stargate, Deployment for a gateway.
+	// kind of the workload: Deployment or StatefulSet for Stargate, Deployment for
+	// a gateway.
 	// +kubebuilder:validation:MaxLength=63
 	// +required
 	Kind string `json:"kind"`
@@ -81,7 +85,8 @@ const (
 	KindStatefulSet = "StatefulSet"
 )
 
-// ReleaseOverride states the Stargate or gateway release of an image whose tag is no release.
+// ReleaseOverride states the Stargate or gateway release of an image whose tag
+// is no release.
 type ReleaseOverride struct {
 	// image as the container names it, whole: "llm-request-router:latest".
 	// +kubebuilder:validation:MaxLength=1024
@@ -89,7 +94,8 @@ type ReleaseOverride struct {
 	// +required
 	Image string `json:"image"`
 
-	// version is the release of the image, "0.22.0", or its generation, "V0" to "V3".
+	// version is the release of the image, "0.22.0", or its generation, "V0" to
+	// "V3".
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(V[0-3]|v?(0|[1-9][0-9]*)[.](0|[1-9][0-9]*)[.](0|[1-9][0-9]*)(-(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)([.](0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*))*)?([+][0-9A-Za-z-]+([.][0-9A-Za-z-]+)*)?)$')",message="version must be a release such as 0.22.0 or a generation from V0 to V3"
 	// +required
@@ -104,15 +110,16 @@ type StargateSpec struct {
 	// +required
 	WorkloadRef WorkloadReference `json:"workloadRef"`
 
-	// container is the name of the container that runs Stargate. It may be left out where the pod template has
-	// one container.
+	// container is the name of the container that runs Stargate. It may be left
+	// out where the pod template has one container.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self == '' || !format.dns1123Label().validate(self).hasValue()",message="must be a name in lower case: letters, digits and '-', with a letter or digit at both ends"
 	// +optional
 	Container string `json:"container,omitempty"`
 
-	// configPath is the file that Stargate's argument --lb-config-path names. The operator mounts its file
-	// there; the directory must hold no other mount. Default /etc/routing-operator/lb-config.json.
+	// configPath is the file that Stargate's argument --lb-config-path names. The
+	// operator mounts its file there; the directory must hold no other mount.
+	// Default /etc/routing-operator/lb-config.json.
 	// +kubebuilder:default="/etc/routing-operator/lb-config.json"
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(/[.]?[A-Za-z0-9_-][A-Za-z0-9._-]*){3,}$')",message="configPath must be the absolute path of a file at least two directories deep, in letters, digits, '.', '_' and '-' and without '..', for example /etc/routing-operator/lb-config.json: the operator mounts over the file's directory"
@@ -120,30 +127,34 @@ type StargateSpec struct {
 	// +optional
 	ConfigPath string `json:"configPath,omitempty"`
 
-	// configPathCheck says how it is known that Stargate reads configPath: Arguments reads the container's
-	// arguments to see whether Stargate reads configPath, and switches no flag on while it does not; Skip is
-	// for sites that pass the path in another way and know that Stargate reads it. Default Arguments.
+	// configPathCheck says how it is known that Stargate reads configPath:
+	// Arguments reads the container's arguments to see whether Stargate reads
+	// configPath, and switches no flag on while it does not; Skip is for sites
+	// that pass the path in another way and know that Stargate reads it. Default
+	// Arguments.
 	// +kubebuilder:default=Arguments
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self in ['Arguments', 'Skip']",message="must be one of: Arguments, Skip"
 	// +optional
 	ConfigPathCheck ConfigPathCheck `json:"configPathCheck,omitempty"`
 
-	// releases of images whose tag is no release, such as "latest", a branch or a digest.
+	// releases states the release of images whose tag is none, such as "latest", a
+	// branch or a digest.
 	// +listType=map
 	// +listMapKey=image
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Releases []ReleaseOverride `json:"releases,omitempty"`
 
-	// defaultAlgorithm is the algorithm of models that no policy lists, by its canonical name; its settings
-	// are the algorithm's defaults. Default power-of-n.
+	// defaultAlgorithm is the algorithm of models that no policy lists, by its
+	// canonical name; its settings are the algorithm's defaults. Default
+	// power-of-n.
 	// +kubebuilder:default="power-of-n"
 	// +optional
 	DefaultAlgorithm Algorithm `json:"defaultAlgorithm,omitempty"`
 
-	// requestAlgorithms that a request may select for any model with the header x-routing-method. At most one
-	// entry per algorithm.
+	// requestAlgorithms are those that a request may select for any model with the
+	// header x-routing-method. At most one entry per algorithm.
 	// +listType=map
 	// +listMapKey=algorithm
 	// +kubebuilder:validation:MaxItems=16
@@ -156,7 +167,8 @@ type StargateSpec struct {
 	Metrics StargateMetrics `json:"metrics,omitzero"`
 }
 
-// ConfigPathCheck says how the operator finds out whether Stargate reads configPath.
+// ConfigPathCheck says how the operator finds out whether Stargate reads
+// configPath.
 type ConfigPathCheck string
 
 // The ways to check the configuration path.
@@ -189,15 +201,16 @@ type GatewaySpec struct {
 	// +required
 	WorkloadRef WorkloadReference `json:"workloadRef"`
 
-	// container is the name of the container that runs the gateway. It may be left out where the pod template
-	// has one container.
+	// container is the name of the container that runs the gateway. It may be left
+	// out where the pod template has one container.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self == '' || !format.dns1123Label().validate(self).hasValue()",message="must be a name in lower case: letters, digits and '-', with a letter or digit at both ends"
 	// +optional
 	Container string `json:"container,omitempty"`
 
-	// releases of images whose tag is no release. "V3" says that the image has the memory of the last cluster,
-	// an older generation that it has not. Where nothing is stated the status calls the gateway unverified.
+	// releases states the release of images whose tag is none. "V3" says that the
+	// image has the memory of the last cluster, an older generation that it has
+	// not. Where nothing is stated the status calls the gateway unverified.
 	// +listType=map
 	// +listMapKey=image
 	// +kubebuilder:validation:MaxItems=64
@@ -219,11 +232,12 @@ type GatewayMetrics struct {
 	Port int32 `json:"port,omitempty"`
 }
 
-// LastClusterSpec configures the gateways' memory of each session's last cluster. Whether the memory is on
-// is the operator's business: it is on while a policy asks for lastClusterAffinity.
+// LastClusterSpec configures the gateways' memory of each session's last
+// cluster. Whether the memory is on is the operator's business: it is on while
+// a policy asks for lastClusterAffinity.
 type LastClusterSpec struct {
-	// ttl is the time after which a session that made no request is forgotten (STARGATE_LAST_CLUSTER_TTL).
-	// Above 0. Default 10m.
+	// ttl is the time after which a session that made no request is forgotten
+	// (STARGATE_LAST_CLUSTER_TTL). Above 0. Default 10m.
 	// +kubebuilder:default="10m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -240,8 +254,9 @@ type LastClusterSpec struct {
 	// +optional
 	LookupTimeout *metav1.Duration `json:"lookupTimeout,omitempty"`
 
-	// localMaxEntries is the number of sessions that a gateway pod remembers where its shared store is off
-	// (STARGATE_LAST_CLUSTER_LOCAL_MAX_ENTRIES). Above 0. Default 100000.
+	// localMaxEntries is the number of sessions that a gateway pod remembers where
+	// its shared store is off (STARGATE_LAST_CLUSTER_LOCAL_MAX_ENTRIES). Above 0.
+	// Default 100000.
 	// +kubebuilder:default=100000
 	// +kubebuilder:validation:XValidation:rule="self >= 1",message="localMaxEntries must be 1 or more"
 	// +optional
@@ -250,13 +265,14 @@ type LastClusterSpec struct {
 
 // RolloutSpec says how changes reach the workloads.
 type RolloutSpec struct {
-	// paused stops every change to the workloads, going back included; the status says what would happen.
-	// Default false.
+	// paused stops every change to the workloads, going back included; the status
+	// says what would happen. Default false.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
-	// quietPeriod is the time that must pass without a further change before a rollout starts, so that a burst
-	// of changes is one rollout. It is waited for at most six times over. Default 5s.
+	// quietPeriod is the time that must pass without a further change before a
+	// rollout starts, so that a burst of changes is one rollout. It is waited for
+	// at most six times over. Default 5s.
 	// +kubebuilder:default="5s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -264,8 +280,8 @@ type RolloutSpec struct {
 	// +optional
 	QuietPeriod *metav1.Duration `json:"quietPeriod,omitempty"`
 
-	// minInterval is the least time between two rollouts of Stargate's configuration; failures and withdrawals
-	// do not wait for it. Default 0s.
+	// minInterval is the least time between two rollouts of Stargate's
+	// configuration; failures and withdrawals do not wait for it. Default 0s.
 	// +kubebuilder:default="0s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -273,16 +289,18 @@ type RolloutSpec struct {
 	// +optional
 	MinInterval *metav1.Duration `json:"minInterval,omitempty"`
 
-	// gatewayWarmup is the time that the gateways' memory gets to fill before the first flag is switched on.
-	// Default: lastCluster.ttl, after which no session that is still remembered can have been missed.
+	// gatewayWarmup is the time that the gateways' memory gets to fill before the
+	// first flag is switched on. Default: lastCluster.ttl, after which no session
+	// that is still remembered can have been missed.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) >= duration('0s')",message="gatewayWarmup must be 0s or more, such as 10m, 1h30m or 20ms"
 	// +optional
 	GatewayWarmup *metav1.Duration `json:"gatewayWarmup,omitempty"`
 
-	// waves are the steps in which models get their flag: numbers of models, or percentages of those still
-	// pending (rounded up); the last entry repeats. Default [1, "100%"].
+	// waves are the steps in which models get their flag: numbers of models, or
+	// percentages of those still pending (rounded up); the last entry repeats.
+	// Default [1, "100%"].
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:XValidation:rule="self.size() > 0",message="list at least one wave, or leave waves out for the default"
@@ -292,7 +310,8 @@ type RolloutSpec struct {
 	// +optional
 	Waves []intstr.IntOrString `json:"waves,omitempty"`
 
-	// waveInterval is the time from the completion of a wave to the start of the next. Default 5m.
+	// waveInterval is the time from the completion of a wave to the start of the
+	// next. Default 5m.
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -300,8 +319,8 @@ type RolloutSpec struct {
 	// +optional
 	WaveInterval *metav1.Duration `json:"waveInterval,omitempty"`
 
-	// progressDeadline is the time that a rollout may go without any progress, not in all, before it counts as
-	// stuck. Default 15m.
+	// progressDeadline is the time that a rollout may go without any progress, not
+	// in all, before it counts as stuck. Default 15m.
 	// +kubebuilder:default="15m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -309,9 +328,9 @@ type RolloutSpec struct {
 	// +optional
 	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
 
-	// pin holds the named Stargate revision whatever the policies say, until it is emptied. It is the way to
-	// roll back where Git is the source of the policies. A flag of the pinned revision still needs the
-	// gateways' memory.
+	// pin holds the named Stargate revision whatever the policies say, until it is
+	// emptied. It is the way to roll back where Git is the source of the policies.
+	// A flag of the pinned revision still needs the gateways' memory.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == '' || !format.dns1123Subdomain().validate(self).hasValue()",message="must be a name in lower case: letters, digits, '-' and '.', with a letter or digit at both ends"
 	// +optional
@@ -320,7 +339,7 @@ type RolloutSpec struct {
 
 // AllowedPolicies says from which namespaces policies are taken.
 type AllowedPolicies struct {
-	// namespaces from which policies are taken.
+	// namespaces are those from which policies are taken.
 	// +kubebuilder:default={}
 	// +optional
 	Namespaces AllowedNamespaces `json:"namespaces,omitzero"`
@@ -341,21 +360,22 @@ const (
 // +kubebuilder:validation:XValidation:fieldPath=".selector",rule="!has(self.from) || self.from != 'Selector' || has(self.selector)",message="from: Selector needs a selector over the labels of namespaces",reason=FieldValueRequired
 // +kubebuilder:validation:XValidation:fieldPath=".selector",rule="!has(self.selector) || (has(self.from) && self.from == 'Selector')",message="selector is for from: Selector only; remove it or set from: Selector"
 type AllowedNamespaces struct {
-	// from says which namespaces: Same for the plane's own namespace, All, or Selector for those that selector
-	// matches. Default Same.
+	// from says which namespaces: Same for the plane's own namespace, All, or
+	// Selector for those that selector matches. Default Same.
 	// +kubebuilder:default=Same
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self in ['Same', 'All', 'Selector']",message="must be one of: Same, All, Selector"
 	// +optional
 	From FromNamespaces `json:"from,omitempty"`
 
-	// selector over the labels of namespaces; only with from: Selector.
+	// selector picks namespaces by their labels; only with from: Selector.
 	// +kubebuilder:validation:XValidation:fieldPath=".matchExpressions",rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['Exists', 'DoesNotExist'] ? !has(e.values) || e.values.size() == 0 : e.operator in ['In', 'NotIn'] && has(e.values) && e.values.size() > 0)",message="an operator must be In or NotIn, with values, or Exists or DoesNotExist, without"
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
-// Stage is the place of a plane in its rollout. It is derived from what is observed.
+// Stage is the place of a plane in its rollout. It is derived from what is
+// observed.
 type Stage string
 
 // The stages of a plane.
@@ -392,7 +412,8 @@ const (
 const (
 	// ConditionReady: the object is in effect as specified.
 	ConditionReady = "Ready"
-	// ConditionReconciling: the operator is working on it, or waits for something that will pass.
+	// ConditionReconciling: the operator is working on it, or waits for something
+	// that will pass.
 	ConditionReconciling = "Reconciling"
 	// ConditionStalled: only a change by a person gets it further.
 	ConditionStalled = "Stalled"
@@ -400,11 +421,13 @@ const (
 
 // RoutingPlaneStatus is what the operator observed of a plane.
 type RoutingPlaneStatus struct {
-	// observedGeneration is the generation that the status speaks of; -1 before the first.
+	// observedGeneration is the generation that the status speaks of; -1 before
+	// the first.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions: StargateReady, GatewayReady, FlagsReady, Ready, Reconciling, Stalled.
+	// conditions: StargateReady, GatewayReady, FlagsReady, Ready, Reconciling,
+	// Stalled.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -444,8 +467,9 @@ type RoutingPlaneStatus struct {
 	// +optional
 	Warnings []string `json:"warnings,omitempty"`
 
-	// records holds what cannot be observed anew: when a revision was completely rolled out, and which
-	// revisions failed. The revisions carry the same as annotations; the stricter of the two counts.
+	// records holds what cannot be observed anew: when a revision was completely
+	// rolled out, and which revisions failed. The revisions carry the same as
+	// annotations; the stricter of the two counts.
 	// +listType=map
 	// +listMapKey=workload
 	// +listMapKey=revision
@@ -485,11 +509,13 @@ type WorkloadStatus struct {
 	// +optional
 	Release string `json:"release,omitempty"`
 
-	// revision that the pod template names; empty while none of the operator's is in it.
+	// revision that the pod template names; empty while none of the operator's is
+	// in it.
 	// +optional
 	Revision string `json:"revision,omitempty"`
 
-	// memory of a gateway: On, Off, Mixed, or Unverified where the variable is on and no release is known.
+	// memory of a gateway: On, Off, Mixed, or Unverified where the variable is on
+	// and no release is known.
 	// +optional
 	Memory string `json:"memory,omitempty"`
 
@@ -506,7 +532,8 @@ type WorkloadStatus struct {
 
 // PodCount counts pods on a revision.
 type PodCount struct {
-	// revision that the pods' spec names; "none" where it names none of the operator's.
+	// revision that the pods' spec names; "none" where it names none of the
+	// operator's.
 	Revision string `json:"revision"`
 
 	// total of the pods, terminating ones included.
@@ -521,8 +548,8 @@ type PodCount struct {
 	Terminating int32 `json:"terminating,omitempty"`
 }
 
-// FlagsStatus counts lastClusterAffinity flags by the unit that they move in: a model, or the plane's own
-// request algorithms.
+// FlagsStatus counts lastClusterAffinity flags by the unit that they move in:
+// a model, or the plane's own request algorithms.
 type FlagsStatus struct {
 	// desired units.
 	// +optional
@@ -542,7 +569,8 @@ type FlagsStatus struct {
 	Pending []string `json:"pending,omitempty"`
 }
 
-// RevisionRecord is what cannot be observed anew about a workload on a revision.
+// RevisionRecord is what cannot be observed anew about a workload on a
+// revision.
 type RevisionRecord struct {
 	// workload that the record is about, as Kind/name.
 	// +kubebuilder:validation:MaxLength=320
@@ -558,11 +586,13 @@ type RevisionRecord struct {
 	// +optional
 	AppliedAt *metav1.Time `json:"appliedAt,omitempty"`
 
-	// completedAt is when every pod of the workload was first seen ready on the revision.
+	// completedAt is when every pod of the workload was first seen ready on the
+	// revision.
 	// +optional
 	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
 
-	// template is the hash of the workload's pod template, less the operator's fields, at CompletedAt.
+	// template is the hash of the workload's pod template, less the operator's
+	// fields, at CompletedAt.
 	// +optional
 	Template string `json:"template,omitempty"`
 
@@ -570,8 +600,8 @@ type RevisionRecord struct {
 	// +optional
 	FailedAt *metav1.Time `json:"failedAt,omitempty"`
 
-	// retry is the value that the plane's retry annotation had at FailedAt; another value asks for another
-	// attempt.
+	// retry is the value that the plane's retry annotation had at FailedAt;
+	// another value asks for another attempt.
 	// +optional
 	Retry string `json:"retry,omitempty"`
 
@@ -593,8 +623,9 @@ type Transition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// RoutingPlane is one Stargate workload and the API gateways in front of it: the unit of rollout, since one
-// lb-config.json serves all models. The platform team owns it.
+// RoutingPlane is one Stargate workload and the API gateways in front of it:
+// the unit of rollout, since one lb-config.json serves all models. The
+// platform team owns it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
