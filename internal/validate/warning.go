@@ -329,11 +329,12 @@ func (w *warner) lastCluster(s *v1alpha1.AlgorithmSettings, path *field.Path) {
 func (w *warner) newerFields(s *v1alpha1.AlgorithmSettings, path *field.Path) {
 	for i := range fields {
 		f := &fields[i]
-		when, ok := w.generations.before(f.Since)
-		if !ok || !f.IsSet(s) {
+		if !f.IsSet(s) {
 			continue
 		}
-		w.addf(path.Child(f.Name), "%sStargate does not know %s, which is left out of the file; it takes effect from %s on", when, f.Name, f.Since)
+		if when, ok := w.generations.before(f.Since); ok {
+			w.addf(path.Child(f.Name), "%sStargate does not know %s, which is left out of the file; it takes effect from %s on", when, f.Name, f.Since)
+		}
 	}
 }
 

@@ -227,3 +227,18 @@ spec:
 		Expect(out).To(ContainSubstring(`duplicate entries for key [name="m"]`))
 	})
 })
+
+var _ = Describe("kubectl explain", func() {
+	It("tells what a field means, its unit, its default, for which algorithms it is and since which release", func(ctx context.Context) {
+		explained := func(path string) string {
+			out, err := kubectl(ctx, "", "explain", path)
+			Expect(err).NotTo(HaveOccurred(), out)
+			return strings.Join(strings.Fields(out), " ")
+		}
+		Expect(explained("rp.spec.models.cacheAffinityWaitMs")).To(And(
+			ContainSubstring("the time in milliseconds that a request waits for its affinity group"), ContainSubstring("Default 0."),
+			ContainSubstring("For wait-and-widen"), ContainSubstring("pulsar-wait-and-widen"), ContainSubstring("Since generation V1 (Stargate 0.18.0)")))
+		Expect(explained("rp.spec.models")).To(ContainSubstring("V0 begins with release 0.10.0"))
+		Expect(explained("rpl.spec.rollout.waves")).To(ContainSubstring(`Default [1, "100%"].`))
+	})
+})
