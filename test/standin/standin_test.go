@@ -1,6 +1,7 @@
 package standin_test
 
 import (
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/routing-operator/routing-operator/internal/release"
+	"github.com/routing-operator/routing-operator/test/envtest/testenv"
 	"github.com/routing-operator/routing-operator/test/fixtures"
 	"github.com/routing-operator/routing-operator/test/standin"
 )
@@ -82,6 +84,21 @@ var _ = Describe("Workloads under the real controllers", func() {
 			}
 			Expect(kubelet.Pods(ns)[0].Owner).To(Equal("StatefulSet/" + fixtures.Router))
 		}
+	})
+
+	It("writes nothing while nothing changes", func(ctx SpecContext) {
+		ns := namespace(ctx)
+		deployment := create(ctx, fixtures.Stargate{Inline: plain, Sidecar: true}.Objects(ns))
+		Eventually(rolledOut(ctx, deployment)).Should(BeTrue())
+		writes := func(since testenv.Mark) []testenv.Write {
+			all, err := env.Writes(since, "standin")
+			Expect(err).NotTo(HaveOccurred())
+			return slices.DeleteFunc(all, func(w testenv.Write) bool { return w.Namespace != ns })
+		}
+		Expect(writes(0)).NotTo(BeEmpty())
+		mark, err := env.Mark()
+		Expect(err).NotTo(HaveOccurred())
+		Consistently(writes).WithArguments(mark).Within(2 * time.Second).Should(BeEmpty())
 	})
 
 	It("collects what a deleted Deployment owned, and a namespace goes with all of it", func(ctx SpecContext) {

@@ -33,7 +33,7 @@ var defaultControllers = []string{
 }
 
 func (e *Environment) startControllerManager(ctx context.Context, more []string) error {
-	port, err := freePort()
+	port, err := FreePort()
 	if err != nil {
 		return err
 	}
@@ -159,10 +159,14 @@ func (w *watchdog) release() error {
 
 // wrapped returns a script that notes its process id for the watchdog and becomes the program.
 func (e *Environment) wrapped(program string) (string, error) {
-	script := fmt.Sprintf("#!/bin/sh\necho $$ >%q\nexec %q \"$@\"\n", e.path("run/"+program+".pid"), filepath.Join(e.Assets, program))
-	file := e.path("run/" + program)
+	return e.wrap(program, filepath.Join(e.Assets, program))
+}
+
+func (e *Environment) wrap(name, path string) (string, error) {
+	script := fmt.Sprintf("#!/bin/sh\necho $$ >%q\nexec %q \"$@\"\n", e.path("run/"+name+".pid"), path)
+	file := e.path("run/" + name)
 	if err := os.WriteFile(file, []byte(script), 0o755); err != nil {
-		return "", fmt.Errorf("writing the start script of %s: %w", program, err)
+		return "", fmt.Errorf("writing the start script of %s: %w", name, err)
 	}
 	return file, nil
 }
@@ -190,7 +194,8 @@ func (e *Environment) logTails() error {
 	return errors.Join(errs...)
 }
 
-func freePort() (int, error) {
+// FreePort finds a port of the loopback interface that nobody listens on.
+func FreePort() (int, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, fmt.Errorf("finding a free port: %w", err)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,6 +69,7 @@ type Environment struct {
 	dir, logDir string
 	plane       *envtest.Environment
 	manager     *process
+	programs    []*Program
 	watchdog    *watchdog
 }
 
@@ -123,7 +125,8 @@ func (e *Environment) startAPIServer(options Options) error {
 	e.plane = &envtest.Environment{
 		ControlPlaneStartTimeout: startTimeout,
 		ControlPlaneStopTimeout:  stopTimeout,
-		WebhookInstallOptions:    envtest.WebhookInstallOptions{Paths: options.Webhooks},
+		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: startTimeout},
+		WebhookInstallOptions:    envtest.WebhookInstallOptions{Paths: options.Webhooks, MaxTime: startTimeout},
 		UseExistingCluster:       new(bool),
 	}
 	if !options.WithoutCRDs {
@@ -191,6 +194,10 @@ func (e *Environment) startAPIServer(options Options) error {
 // Stop ends all processes and removes what they wrote, LogDir apart. It can be called more than once.
 func (e *Environment) Stop() error {
 	var errs []error
+	for _, p := range slices.Backward(e.programs) {
+		errs = append(errs, p.Stop())
+	}
+	e.programs = nil
 	if e.manager != nil {
 		errs = append(errs, e.manager.stop())
 		e.manager = nil
@@ -258,7 +265,24 @@ func (e *Environment) Namespace(ctx context.Context, prefix string) (string, err
 
 // Kubectl returns the command with the administrator's kubeconfig.
 func (e *Environment) Kubectl(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, filepath.Join(e.Assets, "kubectl"), args...)
+	return e.command(ctx, "kubectl", args)
+}
+
+// Helm returns the command of "helm3" or "helm4" with the administrator's kubeconfig and without the user's own
+// settings. It is built first where it is missing.
+func (e *Environment) Helm(ctx context.Context, version string, args ...string) (*exec.Cmd, error) {
+	if _, err := Build(ctx, e.Root, version); err != nil {
+		return nil, err
+	}
+	cmd := e.command(ctx, version, args)
+	for _, home := range []string{"CACHE", "CONFIG", "DATA"} {
+		cmd.Env = append(cmd.Env, "HELM_"+home+"_HOME="+e.path("helm"))
+	}
+	return cmd, nil
+}
+
+func (e *Environment) command(ctx context.Context, program string, args []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(e.Assets, program), args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+e.KubeConfig)
 	return cmd
 }
