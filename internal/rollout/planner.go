@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
@@ -115,14 +116,12 @@ func (p *pass) blocked(w *Workload) *reason {
 }
 
 func rivalsMessage(w *Workload) string {
-	message := fmt.Sprintf("%s %s: ", w.Kind, w.Name)
-	for i, rival := range w.Rivals {
-		if i > 0 {
-			message += ", "
-		}
-		message += fmt.Sprintf("%s is owned by field manager %q", rival.Field, rival.Manager)
+	var owned []string
+	for _, rival := range w.Rivals {
+		owned = append(owned, fmt.Sprintf("%s is owned by field manager %q", rival.Field, rival.Manager))
 	}
-	return message + "; the operator does not take a field that was never its own: remove it there (for a chart: from its values), and the operator goes on"
+	return fmt.Sprintf("%s %s: %s; the operator does not take a field that was never its own: remove it there (for a chart: from its values), and the operator goes on",
+		w.Kind, w.Name, strings.Join(owned, ", "))
 }
 
 // choose decides which configuration the pass works towards: the effective one, that of the pin, or, where
@@ -265,16 +264,14 @@ func (p *pass) requeue(at time.Time) {
 }
 
 func (p *pass) revisionNames(artefact string) string {
-	names := "none"
-	for i, name := range slices.Sorted(maps.Keys(p.w.Revisions)) {
-		if p.w.Revisions[name].Artefact != artefact {
-			continue
-		}
-		if names == "none" {
-			names = name
-		} else if i > 0 {
-			names += ", " + name
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(p.w.Revisions)) {
+		if p.w.Revisions[name].Artefact == artefact {
+			names = append(names, name)
 		}
 	}
-	return names
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(capped(names), ", ")
 }

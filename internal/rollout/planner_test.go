@@ -3,6 +3,7 @@ package rollout
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,12 +16,10 @@ import (
 	"github.com/routing-operator/routing-operator/internal/render"
 )
 
-func ptr[T any](v T) *T { return &v }
-
 // affine is a model that asks for the flag.
 func affine(name string) v1alpha1.Model {
 	return v1alpha1.Model{Name: name, AlgorithmSettings: v1alpha1.AlgorithmSettings{
-		Algorithm: v1alpha1.PulsarWaitAndWiden, CacheAffinityWaitMs: ptr(int64(300)), LastClusterAffinity: ptr(true)}}
+		Algorithm: v1alpha1.PulsarWaitAndWiden, CacheAffinityWaitMs: new(int64(300)), LastClusterAffinity: new(true)}}
 }
 
 // plain is a model that does not.
@@ -97,7 +96,7 @@ func lastWord(s string) string { return s[strings.LastIndexByte(s, ' ')+1:] }
 func TestRestartsAreMinimal(t *testing.T) {
 	oneWave := []intstr.IntOrString{intstr.FromString("100%")}
 	tuned := affine("a")
-	tuned.MaxQueued = ptr(int64(4))
+	tuned.MaxQueued = new(int64(4))
 	tests := map[string]struct {
 		waves              []intstr.IntOrString
 		before, after      []v1alpha1.Model
@@ -207,7 +206,7 @@ func TestAChangeWaitsForTheQuietPeriodAtMostSixTimes(t *testing.T) {
 }
 
 // adoptable is a site that runs a file of its own.
-func adoptable(t *testing.T, models ...v1alpha1.Model) *site {
+func adoptable(models ...v1alpha1.Model) *site {
 	s := newSite(models...)
 	s.stargate.template.path = "/etc/llm-request-router/lb-config.json"
 	for _, p := range s.stargate.pods {
@@ -217,7 +216,7 @@ func adoptable(t *testing.T, models ...v1alpha1.Model) *site {
 }
 
 func TestAdoptionMountsTheFileAndMovesNoFlagUntilItIsRead(t *testing.T) {
-	s := adoptable(t, affine("a"), plain("b"))
+	s := adoptable(affine("a"), plain("b"))
 	plan := s.settle(t)
 	wantCondition(t, plan, v1alpha1.ConditionReady, "False", ReasonFileNotRead)
 	wantCondition(t, plan, v1alpha1.ConditionReconciling, "True", ReasonFileNotRead)
@@ -240,7 +239,7 @@ func TestAdoptionMountsTheFileAndMovesNoFlagUntilItIsRead(t *testing.T) {
 }
 
 func TestAdoptionKeepsFlagsThatTheSiteRunsWithMemory(t *testing.T) {
-	s := adoptable(t, affine("a"), affine("b"))
+	s := adoptable(affine("a"), affine("b"))
 	s.gateways[0].template.chart = map[string]string{render.VariableEnabled: "true", render.VariableTTL: "10m", render.VariableLookupTimeout: "20ms", render.VariableLocalMaxEntries: "100000"}
 	for _, p := range s.gateways[0].pods {
 		p.template.chart = s.gateways[0].template.chart
@@ -369,7 +368,7 @@ func TestDeletingThePlaneUnwindsBackwards(t *testing.T) {
 		}
 	})
 	t.Run("a Stargate that reads another file is let go", func(t *testing.T) {
-		s := adoptable(t, plain("b"))
+		s := adoptable(plain("b"))
 		s.settle(t)
 		s.plane.Deleted = s.now
 		s.settle(t)
@@ -548,8 +547,8 @@ func people(s *site) []func(*rand.Rand) {
 		func(r *rand.Rand) { s.stargate.replicas = r.IntN(4) },
 		func(r *rand.Rand) { s.gateways[0].replicas = r.IntN(4) },
 		func(*rand.Rand) { s.gateways[0].change(func(to *template) { to.revision = "" }) },
-		func(r *rand.Rand) { s.gateways[0].change(func(to *template) { to.foreign = fmt.Sprint(r.IntN(9)) }) },
-		func(r *rand.Rand) { s.stargate.change(func(to *template) { to.foreign = fmt.Sprint(r.IntN(9)) }) },
+		func(r *rand.Rand) { s.gateways[0].change(func(to *template) { to.foreign = strconv.Itoa(r.IntN(9)) }) },
+		func(r *rand.Rand) { s.stargate.change(func(to *template) { to.foreign = strconv.Itoa(r.IntN(9)) }) },
 		func(*rand.Rand) {
 			s.gateways[0].missing = !s.gateways[0].missing
 			s.gateways[0].pods = nil

@@ -158,10 +158,10 @@ func (p *pass) keep(revision string, w *Workload, record Record) {
 		Workload: w.Key(), Revision: revision, Template: record.Template,
 		AppliedAt: optionalTime(record.Applied), CompletedAt: optionalTime(record.Completed), FailedAt: optionalTime(record.Failed), Retry: record.Retry, Message: record.Message,
 	}
-	records := slices.DeleteFunc(p.plan.Records, func(r v1alpha1.RevisionRecord) bool {
+	p.plan.Records = slices.DeleteFunc(p.plan.Records, func(r v1alpha1.RevisionRecord) bool {
 		return r.Revision == revision && r.Workload == entry.Workload
 	})
-	p.plan.Records = append(records, entry)
+	p.plan.Records = append(p.plan.Records, entry)
 	slices.SortFunc(p.plan.Records, func(a, b v1alpha1.RevisionRecord) int {
 		return cmp.Or(cmp.Compare(a.Workload, b.Workload), cmp.Compare(a.Revision, b.Revision))
 	})

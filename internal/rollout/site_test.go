@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -230,7 +231,7 @@ func (s *site) world() *World {
 
 func (s *site) observe(w *workload) Workload {
 	o := Workload{Kind: w.kind, Name: w.name, Found: !w.missing, Hold: w.hold, Managed: w.managed, Replicas: int32(w.replicas),
-		ResourceVersion: fmt.Sprint(w.version), Generation: int64(w.number), ObservedGeneration: int64(w.number), Template: s.read(w, w.template)}
+		ResourceVersion: strconv.Itoa(w.version), Generation: int64(w.number), ObservedGeneration: int64(w.number), Template: s.read(w, w.template)}
 	if w.missing {
 		return o
 	}
@@ -247,7 +248,7 @@ func (s *site) observe(w *workload) Workload {
 		if !p.terminating {
 			live++
 			if p.number != w.number {
-				old[fmt.Sprint(p.number)] = seen.Template
+				old[strconv.Itoa(p.number)] = seen.Template
 			} else if p.ready {
 				good++
 			}
@@ -281,7 +282,7 @@ func (s *site) do(t testing.TB, plan *Plan) {
 				w = candidate
 			}
 		}
-		if w != nil && step.Workload.ResourceVersion != "" && step.Workload.ResourceVersion != fmt.Sprint(w.version) {
+		if w != nil && step.Workload.ResourceVersion != "" && step.Workload.ResourceVersion != strconv.Itoa(w.version) {
 			return // planned from what is no more: the API server would answer with a conflict
 		}
 		switch step.Kind {
@@ -361,13 +362,13 @@ func (s *site) pass(t testing.TB) *Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.check(t, world, plan)
+	s.check(t, plan)
 	s.do(t, plan)
 	return plan
 }
 
 // check asserts I1 to I4 on what the plan is about to do, from the site and not from the planner's own gates.
-func (s *site) check(t testing.TB, world *World, plan *Plan) {
+func (s *site) check(t testing.TB, plan *Plan) {
 	t.Helper()
 	created := map[string]Step{}
 	rolled := map[string]bool{}
