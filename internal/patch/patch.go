@@ -40,7 +40,7 @@ type Fields struct {
 // Apply is the apply configuration with the fields.
 func Apply(t Target, f Fields) (runtime.ApplyConfiguration, error) {
 	container := applycorev1.Container().WithName(f.Container)
-	spec := applycorev1.PodSpec().WithContainers(container)
+	spec := applycorev1.PodSpec()
 	if f.Artefact == render.ArtefactStargate {
 		source := applycorev1.ConfigMapVolumeSource().WithName(f.Revision)
 		for _, item := range f.items() {
@@ -55,7 +55,7 @@ func Apply(t Target, f Fields) (runtime.ApplyConfiguration, error) {
 				WithConfigMapKeyRef(applycorev1.ConfigMapKeySelector().WithName(f.Revision).WithKey(name))))
 		}
 	}
-	template := applycorev1.PodTemplateSpec().WithSpec(spec)
+	template := applycorev1.PodTemplateSpec().WithSpec(spec.WithContainers(container)) // which copies it
 	annotations := map[string]string{workload.AnnotationPlane: f.Plane}
 	switch t.Kind {
 	case v1alpha1.KindDeployment:
