@@ -108,17 +108,20 @@ func unitName(u render.Unit) string {
 }
 
 func unitNames(units []render.Unit) string {
-	var names []string
-	for _, u := range units {
-		names = append(names, unitName(u))
-	}
-	return strings.Join(capped(names), ", ")
+	return strings.Join(capped(units, unitName), ", ")
 }
 
-// capped keeps the first names and says in a last entry how many more there are.
-func capped(names []string) []string {
-	if len(names) <= namesShown {
-		return names
+// capped lists the first names and says in a last entry how many more there are.
+func capped[T any](all []T, name func(T) string) (names []string) {
+	shown := all
+	if len(all) > namesShown {
+		shown = all[:namesShown-1]
 	}
-	return append(names[:namesShown-1:namesShown-1], "and "+strconv.Itoa(len(names)-namesShown+1)+" more")
+	for _, one := range shown {
+		names = append(names, name(one))
+	}
+	if more := len(all) - len(shown); more > 0 {
+		names = append(names, "and "+strconv.Itoa(more)+" more")
+	}
+	return names
 }

@@ -31,9 +31,12 @@ type pass struct {
 	w    *World
 	plan *Plan
 
-	// desired are the flags that the configuration asks for, on those among them that are on in the file that
-	// the router has been given (less what has failed), and good the revision that on was read from.
+	// desired are the flags that the configuration asks for, and on those that are on in the file that the router
+	// was given, less what has failed.
 	desired, on render.Flags
+
+	// last is what was rendered last of the configuration: the stages mostly ask for the same.
+	last *file
 
 	// held is the failure that keeps the wanted configuration, or the next wave, from being rolled out.
 	held *failure
@@ -49,6 +52,13 @@ type failure struct {
 	revision string
 	workload *Workload
 	record   Record
+}
+
+// file is the configuration rendered with the flags that are on, and the name of its revision.
+type file struct {
+	on       render.Flags
+	name     string
+	rendered render.Rendered
 }
 
 // run goes through the stages in their order. Each stage either has something to do or to wait for, and ends
@@ -165,7 +175,7 @@ func (p *pass) choose() (bool, error) {
 
 // adopt makes the configuration the one that the pass works towards.
 func (p *pass) adopt(config render.Config) {
-	p.plan.Config = config
+	p.plan.Config, p.last = config, nil
 	p.desired = render.Desired(config)
 	p.on = p.given()
 }
@@ -203,11 +213,16 @@ func (p *pass) given() render.Flags {
 
 // render renders the configuration with the flags for the release in Stargate's template.
 func (p *pass) render(on render.Flags) (name string, rendered render.Rendered, err error) {
+	if last := p.last; last != nil && last.on.Equal(on) {
+		return last.name, last.rendered, nil
+	}
 	rendered, err = render.LBConfig(p.plan.Config, on, p.w.Stargate.Release().Generation)
 	if err != nil {
 		return "", rendered, err
 	}
-	return render.RevisionName(p.w.Plane.Name, render.ArtefactStargate, stargateData(rendered)), rendered, nil
+	name = render.RevisionName(p.w.Plane.Name, render.ArtefactStargate, stargateData(rendered))
+	p.last = &file{on, name, rendered}
+	return name, rendered, nil
 }
 
 func stargateData(r render.Rendered) map[string]string {
@@ -273,5 +288,5 @@ func (p *pass) revisionNames(artefact string) string {
 	if len(names) == 0 {
 		return "none"
 	}
-	return strings.Join(capped(names), ", ")
+	return strings.Join(capped(names, func(name string) string { return name }), ", ")
 }

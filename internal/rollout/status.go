@@ -141,18 +141,10 @@ func (p *pass) condition(kind string, v verdict) metav1.Condition {
 // countFlags counts units: those desired, and those of which every flag is on in every live Stargate pod.
 func (p *pass) countFlags() {
 	wanted := render.Desired(p.plan.Config)
-	units := render.Units(wanted)
-	flags := v1alpha1.FlagsStatus{Desired: int32(len(units)), Wave: int32(p.w.Revisions[p.w.Stargate.Template.Revision].Wave)}
-	running := p.running()
-	var pending []string
-	for _, unit := range units {
-		if running.IsSuperset(render.OfUnits(wanted, unit)) {
-			flags.On++
-		} else {
-			pending = append(pending, unitName(unit))
-		}
-	}
-	flags.Pending = capped(pending)
+	flags := v1alpha1.FlagsStatus{Desired: int32(len(render.Units(wanted))), Wave: int32(p.w.Revisions[p.w.Stargate.Template.Revision].Wave)}
+	pending := render.Units(wanted.Difference(p.running()))
+	flags.On = flags.Desired - int32(len(pending))
+	flags.Pending = capped(pending, unitName)
 	p.plan.Flags = flags
 }
 
