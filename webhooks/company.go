@@ -2,12 +2,9 @@ package webhooks
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/render"
@@ -17,27 +14,10 @@ import (
 // maxFileSize is what a ConfigMap holds, all of it, in bytes: 1 MiB.
 const maxFileSize = 1 << 20
 
-// allows tells whether a plane takes policies from a namespace.
-func allows(plane *v1alpha1.RoutingPlane, namespace *corev1.Namespace) (bool, error) {
-	allowed := plane.Spec.AllowedPolicies.Namespaces
-	switch allowed.From {
-	case v1alpha1.NamespacesFromAll:
-		return true, nil
-	case v1alpha1.NamespacesFromSelector:
-		selector, err := metav1.LabelSelectorAsSelector(allowed.Selector)
-		if err != nil {
-			return false, fmt.Errorf("read the namespace selector of RoutingPlane %s/%s: %w", plane.Namespace, plane.Name, err)
-		}
-		return selector.Matches(labels.Set(namespace.Labels)), nil
-	default:
-		return plane.Namespace == namespace.Name, nil
-	}
-}
-
 // company is what the policies on a plane mean to each other: models that more than one of them lists, and the
 // size of the file for all of them. The first policy is the one under review.
 func company(plane *v1alpha1.RoutingPlane, policies []*v1alpha1.RoutingPolicy) []validate.Warning {
-	reviewed := policies[0]
+	reviewed, key := policies[0], client.ObjectKeyFromObject(plane).String()
 	claims := map[string][]*v1alpha1.RoutingPolicy{}
 	merged := render.Config{
 		DefaultAlgorithm:  plane.Spec.Stargate.DefaultAlgorithm,
@@ -58,7 +38,7 @@ func company(plane *v1alpha1.RoutingPlane, policies []*v1alpha1.RoutingPolicy) [
 		if len(claims[model]) == 1 {
 			continue
 		}
-		slices.SortFunc(claims[model], func(a, b *v1alpha1.RoutingPolicy) int { return precedence(model, a, b) })
+		slices.SortFunc(claims[model], func(a, b *v1alpha1.RoutingPolicy) int { return precedence(model, key, a, b) })
 		keeper, at := claims[model][0], specPath.Child("models").Index(i)
 		if keeper != reviewed {
 			warnings = append(warnings, warnf(at, "policy %s/%s has model %q already and keeps it; this entry takes effect once it is taken out there", keeper.Namespace, keeper.Name, model))
@@ -76,25 +56,29 @@ func company(plane *v1alpha1.RoutingPlane, policies []*v1alpha1.RoutingPolicy) [
 	return warnings
 }
 
-// precedence sorts the policies that list a model by their right to it: the one whose entry was rolled out, then
-// the older one, then by namespace and name.
-func precedence(model string, a, b *v1alpha1.RoutingPolicy) int {
-	if hasA, hasB := incumbent(model, a), incumbent(model, b); hasA != hasB {
-		if hasA {
-			return -1
-		}
-		return 1
-	}
+// precedence sorts the policies that list a model by their claim to it: the one that has it, then the older one,
+// then by namespace and name. It is the order in which the plane's controller merges.
+func precedence(model, plane string, a, b *v1alpha1.RoutingPolicy) int {
 	return cmp.Or(
+		cmp.Compare(claim(model, plane, b), claim(model, plane, a)),
 		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 		cmp.Compare(a.Namespace, b.Namespace),
 		cmp.Compare(a.Name, b.Name),
 	)
 }
 
-// incumbent tells whether Stargate runs the policy's entry of the model, or was about to.
-func incumbent(model string, policy *v1alpha1.RoutingPolicy) bool {
-	return slices.ContainsFunc(policy.Status.Models, func(m v1alpha1.ModelStatus) bool {
-		return m.Name == model && m.State != v1alpha1.ModelPending && m.State != v1alpha1.ModelConflict
-	})
+// claim is how much a policy's status says that a model is its own on the plane: not at all, maybe, or surely.
+func claim(model, plane string, policy *v1alpha1.RoutingPolicy) int {
+	i := slices.IndexFunc(policy.Status.Models, func(m v1alpha1.ModelStatus) bool { return m.Name == model })
+	if i < 0 || policy.Status.Plane != plane {
+		return 0
+	}
+	switch policy.Status.Models[i].State {
+	case v1alpha1.ModelConflict:
+		return 0
+	case v1alpha1.ModelPending:
+		return 1
+	default:
+		return 2
+	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/routing-operator/routing-operator/internal/history"
 	"github.com/routing-operator/routing-operator/internal/index"
 	"github.com/routing-operator/routing-operator/internal/release"
+	"github.com/routing-operator/routing-operator/internal/tenancy"
 	"github.com/routing-operator/routing-operator/internal/validate"
 )
 
@@ -101,7 +102,7 @@ func (v *policyValidator) planeOf(ctx context.Context, policy *v1alpha1.RoutingP
 	if err := v.client.Get(ctx, types.NamespacedName{Name: policy.Namespace}, namespace); err != nil {
 		return plane, warnings, fmt.Errorf("read namespace %s: %w", policy.Namespace, err)
 	}
-	allowed, err := allows(plane, namespace)
+	allowed, err := tenancy.Allows(plane, namespace)
 	if err != nil {
 		return plane, warnings, err
 	}

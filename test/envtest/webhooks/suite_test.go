@@ -21,8 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -88,7 +88,11 @@ func built(folder string) (objects []*unstructured.Unstructured) {
 	command.Stderr = &complaints
 	output, err := command.Output()
 	ExpectWithOffset(1, err).NotTo(HaveOccurred(), "%s", &complaints)
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(output), 4096)
+	return decode(bytes.NewReader(output))
+}
+
+func decode(text io.Reader) (objects []*unstructured.Unstructured) {
+	decoder := yaml.NewYAMLOrJSONDecoder(text, 4096)
 	for {
 		object := &unstructured.Unstructured{}
 		err := decoder.Decode(object)
