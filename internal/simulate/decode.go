@@ -1,0 +1,180 @@
+package simulate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// Duration is a time in a file, written as Go does: "300ms", "1.5s", "10m". The zero value is absent or 0.
+type Duration struct {
+	time.Duration
+	// malformed is what the file says instead of a duration. It is kept so that validation can name the field.
+	malformed string
+}
+
+// UnmarshalJSON reads a duration. One that is malformed is an error of Validate, not of decoding.
+func (d *Duration) UnmarshalJSON(data []byte) error {
+	var text string
+	err := json.Unmarshal(data, &text)
+	if err == nil {
+		d.Duration, err = time.ParseDuration(text)
+	}
+	if err != nil {
+		d.malformed = string(data)
+	}
+	return nil
+}
+
+// MarshalJSON writes the duration as Go does.
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
+
+// decode reads one YAML document into v. It refuses fields that v does not have and keys that occur twice. Every line of
+// an error names the source and the field.
+func decode(data []byte, source string, v any) error {
+	asJSON, err := yaml.YAMLToJSONStrict(data)
+	if err != nil {
+		return fmt.Errorf("%s: not valid YAML: %s", source, strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	strict, err := kjson.UnmarshalStrict(asJSON, v)
+	if err != nil {
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) {
+			return fmt.Errorf("%s: %s: is %s; must be %s", source, wrong.Field, article(wrong.Value), inWords(wrong.Type))
+		}
+		return fmt.Errorf("%s: %w", source, err)
+	}
+	var all []error
+	for _, err := range strict {
+		message := err.Error()
+		var at kjson.FieldError
+		if errors.As(err, &at) && strings.HasPrefix(message, "unknown field") {
+			message = fmt.Sprintf("%s: unknown field; allowed here: %s", at.FieldPath(), strings.Join(fieldsBeside(reflect.TypeOf(v), at.FieldPath()), ", "))
+		}
+		all = append(all, fmt.Errorf("%s: %s", source, message))
+	}
+	return errors.Join(all...)
+}
+
+// inFile says in which file validation found its errors.
+func inFile(source string, list field.ErrorList) error {
+	all := make([]error, len(list))
+	for i, err := range list {
+		all[i] = fmt.Errorf("%s: %w", source, err)
+	}
+	return errors.Join(all...)
+}
+
+var index = regexp.MustCompile(`\[[^]]*\]`)
+
+// fieldsBeside lists the fields that the object has in which a path ends, in the order of its type.
+func fieldsBeside(t reflect.Type, path string) []string {
+	steps := strings.Split(index.ReplaceAllString(path, ""), ".")
+	for _, step := range steps[:len(steps)-1] {
+		for _, f := range fieldsOf(t) {
+			if f.name == step {
+				t = f.typ
+				break
+			}
+		}
+	}
+	var names []string
+	for _, f := range fieldsOf(t) {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+type jsonField struct {
+	name string
+	typ  reflect.Type
+}
+
+// fieldsOf are the fields that a type has in JSON; those of the elements if it is a list, those of an inlined struct
+// among its own.
+func fieldsOf(t reflect.Type) []jsonField {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	var fields []jsonField
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name != "" && name != "-":
+			fields = append(fields, jsonField{name, f.Type})
+		case f.Anonymous:
+			fields = append(fields, fieldsOf(f.Type)...)
+		}
+	}
+	return fields
+}
+
+func article(kind string) string {
+	if strings.HasPrefix(kind, "number ") {
+		return kind
+	}
+	return map[string]string{"object": "a mapping", "array": "a list", "bool": "true or false", "string": "a text", "number": "a number"}[kind]
+}
+
+func inWords(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Uint32, reflect.Uint64:
+		return "a whole number within the range of " + t.Kind().String()
+	case reflect.Float64:
+		return "a number"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "a text"
+	case reflect.Slice:
+		return "a list"
+	}
+	return "a mapping"
+}
+
+// checker collects what is wrong with a file.
+type checker struct{ errors field.ErrorList }
+
+func (c *checker) invalid(path *field.Path, value any, rule string) {
+	c.errors = append(c.errors, field.Invalid(path, value, rule))
+}
+
+// time checks that a duration is well-formed and not below the least.
+func (c *checker) time(path *field.Path, d *Duration, least time.Duration) {
+	switch {
+	case d == nil:
+	case d.malformed != "":
+		c.errors = append(c.errors, field.Invalid(path, json.RawMessage(d.malformed), `must be a duration in quotes or with a unit, such as 300ms, 2s or 10m`))
+	case d.Duration < least:
+		c.invalid(path, d.String(), "must be "+least.String()+" or more")
+	}
+}
+
+// number checks that a number is from the least to the most.
+func number[T int | int64 | float64](c *checker, path *field.Path, value *T, least, most T) {
+	if value != nil && !(*value >= least && *value <= most) {
+		c.invalid(path, *value, fmt.Sprintf("must be from %v to %v", least, most))
+	}
+}
+
+// oneOf checks a choice.
+func oneOf[T ~string](c *checker, path *field.Path, value T, choices ...T) {
+	for _, choice := range choices {
+		if value == choice {
+			return
+		}
+	}
+	c.errors = append(c.errors, field.NotSupported(path, value, choices))
+}
