@@ -35,7 +35,7 @@ func policy(name string, day int, models ...string) Policy {
 func model(name, seed string) v1alpha1.Model {
 	m := v1alpha1.Model{Name: name, AlgorithmSettings: v1alpha1.AlgorithmSettings{Algorithm: v1alpha1.Pulsar}}
 	if seed != "" {
-		m.Seed = ptr.To(seed)
+		m.Seed = new(seed)
 	}
 	return m
 }
@@ -151,8 +151,8 @@ func names(models []v1alpha1.Model) []string {
 func TestThereIsRoomForWhatIsRunningThenForTheOldest(t *testing.T) {
 	const base = 3 + render.ModelsObjectSize // an empty file
 	long, longer := strings.Repeat("s", 100), strings.Repeat("s", 150)
-	plain := render.ModelSize(ptr.To(model("m1", "")))
-	seeded := render.ModelSize(ptr.To(model("m1", long)))
+	plain := render.ModelSize(new(model("m1", "")))
+	seeded := render.ModelSize(new(model("m1", long)))
 
 	tests := map[string]struct {
 		policies []Policy
@@ -360,11 +360,11 @@ func realistic(policies, models int) []Policy {
 			name := fmt.Sprintf("meta/llama-3.1-%04d-%02d-instruct", i, j)
 			m := model(name, name+"-v1")
 			m.Algorithm = v1alpha1.PulsarWaitAndWiden
-			m.RequireCacheAffinityKey = ptr.To(true)
-			m.CacheAffinityBackendSelectionCount = ptr.To[int64](1)
-			m.CacheAffinityWaitMs = ptr.To[int64](300)
-			m.CacheAffinityInputTokensScale = ptr.To[v1alpha1.Decimal]("0.1")
-			m.LastClusterAffinity = ptr.To(true)
+			m.RequireCacheAffinityKey = new(true)
+			m.CacheAffinityBackendSelectionCount = new(int64(1))
+			m.CacheAffinityWaitMs = new(int64(300))
+			m.CacheAffinityInputTokensScale = new(v1alpha1.Decimal("0.1"))
+			m.LastClusterAffinity = new(true)
 			p.Models = append(p.Models, m)
 			p.Incumbent.Insert(name)
 		}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	"k8s.io/utils/ptr"
-
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/lbconfig"
 	"github.com/routing-operator/routing-operator/internal/release"
@@ -26,13 +24,13 @@ func realistic(models int) render.Config {
 			Name: name,
 			AlgorithmSettings: v1alpha1.AlgorithmSettings{
 				Algorithm:                          v1alpha1.PulsarWaitAndWiden,
-				Seed:                               ptr.To(name + "-v1"),
-				RequireCacheAffinityKey:            ptr.To(true),
-				CacheAffinityBackendSelectionCount: ptr.To[int64](1),
-				CacheAffinityWaitMs:                ptr.To[int64](300),
-				CacheAffinityInputTokensScale:      ptr.To[v1alpha1.Decimal]("0.10"),
-				MaxQueued:                          ptr.To[int64](4),
-				LastClusterAffinity:                ptr.To(true),
+				Seed:                               new(name + "-v1"),
+				RequireCacheAffinityKey:            new(true),
+				CacheAffinityBackendSelectionCount: new(int64(1)),
+				CacheAffinityWaitMs:                new(int64(300)),
+				CacheAffinityInputTokensScale:      new(v1alpha1.Decimal("0.10")),
+				MaxQueued:                          new(int64(4)),
+				LastClusterAffinity:                new(true),
 			},
 			RequestAlgorithms: c.RequestAlgorithms,
 		})

@@ -15,7 +15,7 @@ const (
 
 // appendDecimal appends a number in the one spelling that stands for its exact value: 0.10 and 1e-1 become 0.1,
 // 2.0 becomes 2, and zero has no sign. It works on the decimal digits: a detour over a binary float would change
-// what the author wrote. A number too small for an exponent of 64 bits is 0, as it is to any reader.
+// what the author wrote. A number too small for an exponent of 32 bits is 0, as it is to any reader.
 func appendDecimal(b []byte, s string) ([]byte, error) {
 	if !isNumber(s) {
 		return b, fmt.Errorf(`%q is no JSON number; write it like "0.1", "2" or "1e-3"`, s)
@@ -30,17 +30,17 @@ func appendDecimal(b []byte, s string) ([]byte, error) {
 	}
 	whole, fraction, _ := strings.Cut(mantissa, ".")
 	digits := strings.TrimLeft(whole+fraction, "0")
-	power := 0
+	power := int64(0)
 	if exponent != "" {
 		var err error
-		if power, err = strconv.Atoi(exponent); err != nil {
+		if power, err = strconv.ParseInt(exponent, 10, 32); err != nil {
 			digits = ""
 		}
 	}
 	if digits == "" {
 		return append(b, '0'), nil
 	}
-	point := power - len(fraction) + len(digits) // the value is 0.digits times ten to the point
+	point := int(power) - len(fraction) + len(digits) // the value is 0.digits times ten to the point
 	digits = strings.TrimRight(digits, "0")
 	if negative {
 		b = append(b, '-')

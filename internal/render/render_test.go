@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
@@ -23,7 +22,7 @@ import (
 
 func withWork(seconds string) render.Config {
 	return render.Config{Models: []v1alpha1.Model{{Name: "m", AlgorithmSettings: v1alpha1.AlgorithmSettings{
-		Algorithm: v1alpha1.Random, MaxInputWorkSeconds: ptr.To(v1alpha1.Decimal(seconds))}}}}
+		Algorithm: v1alpha1.Random, MaxInputWorkSeconds: new(v1alpha1.Decimal(seconds))}}}}
 }
 
 // renderedWork is how a Decimal is written.
@@ -52,7 +51,7 @@ func TestDecimalsHaveOneSpelling(t *testing.T) {
 		// A binary float would make 0.1000000000000000055511151231257827 of the first and lose the last digit of the second.
 		"0.1000000000000000055511151231": "0.1000000000000000055511151231",
 		"9007199254740993.25":            "9007199254740993.25",
-		"1e-400":                         "1e-400", "1e-99999999999999999999": "0",
+		"1e-400":                         "1e-400", "1e-99999999999999999999": "0", "0.01e-9223372036854775807": "0",
 	} {
 		if got := renderedWork(t, in); got != want {
 			t.Errorf("%s is written as %s, want %s", in, got, want)
@@ -190,7 +189,7 @@ func TestGatewayVariables(t *testing.T) {
 		"what is set is what is rendered, and off is an explicit false": {v1alpha1.LastClusterSpec{
 			TTL:             &metav1.Duration{Duration: 90 * time.Minute},
 			LookupTimeout:   &metav1.Duration{Duration: 1500 * time.Microsecond},
-			LocalMaxEntries: ptr.To[int64](1),
+			LocalMaxEntries: new(int64(1)),
 		}, false, map[string]string{
 			"STARGATE_LAST_CLUSTER_ENABLED":           "false",
 			"STARGATE_LAST_CLUSTER_TTL":               "1h30m0s",
