@@ -88,7 +88,7 @@ func (s *Standin) logOf(namespace, pod, name string, previous bool) ([]byte, boo
 			if c.spec.Name != name {
 				continue
 			}
-			if previous {
+			if previous && !c.backingOff() {
 				return c.previousLog, c.previousLog != nil
 			}
 			return c.log, c.log != nil

@@ -50,6 +50,11 @@ func (c *container) ready(now time.Time, b Behaviour, isMain bool) bool {
 	return c.process != nil && (!isMain || !b.Unready && !now.Before(c.since.Add(b.Warmup)))
 }
 
+// backingOff: the process that exited last is the previous one already, for the logs too.
+func (c *container) backingOff() bool {
+	return c.waiting.Reason == crashLoopBackOff && c.process == nil
+}
+
 func (s *Standin) runOf(pod *corev1.Pod, now time.Time) *run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,6 +200,8 @@ func (s *Standin) wait(r *run, c *container, b Behaviour, now time.Time, reason,
 	return b.Retry
 }
 
+const crashLoopBackOff = "CrashLoopBackOff"
+
 // maxTerminationMessage is the kubelet's limit for a message taken from the log.
 const maxTerminationMessage = 2048
 
@@ -222,7 +229,7 @@ func (s *Standin) exit(r *run, c *container, b Behaviour, now time.Time, cause e
 	delay := min(b.MaxBackoff, b.Backoff<<min(c.exits-2, 16))
 	c.retryAt = now.Add(delay)
 	c.waiting = corev1.ContainerStateWaiting{
-		Reason:  "CrashLoopBackOff",
+		Reason:  crashLoopBackOff,
 		Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", delay, c.spec.Name, r.pod.Name, r.pod.Namespace, r.pod.UID),
 	}
 	return delay

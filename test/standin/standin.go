@@ -41,7 +41,7 @@ const (
 )
 
 // Behaviour of a pod. What concerns one container concerns the router's or the gateway's where the pod has one,
-// else the first.
+// else the first. Start from Quick and change what matters: a zero Backoff or Retry is no pause at all.
 type Behaviour struct {
 	StartUp time.Duration // from binding to the start of the containers
 	Warmup  time.Duration // from the start of the container to its readiness

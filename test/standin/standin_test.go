@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/routing-operator/routing-operator/internal/release"
@@ -142,7 +143,7 @@ var _ = Describe("A Stargate pod", func() {
 		Expect(pod.Status.PodIP).To(HavePrefix("127."))
 	})
 
-	It("crash-loops on a file that Stargate refuses, with the reason in the log of the previous run only", func(ctx SpecContext) {
+	It("crash-loops on a file that Stargate refuses, with the reason in the logs and not in the status", func(ctx SpecContext) {
 		ns := router(ctx, fixtures.Stargate{Inline: mistaken})
 		Eventually(waiting(ctx, ns, fixtures.RouterContainer)).Should(Equal("CrashLoopBackOff"))
 		Eventually(func() int32 { return container(ctx, ns, fixtures.RouterContainer).RestartCount }).Should(BeNumerically(">=", 2))
@@ -150,9 +151,11 @@ var _ = Describe("A Stargate pod", func() {
 		Expect(status.LastTerminationState.Terminated).NotTo(BeNil())
 		Expect(status.LastTerminationState.Terminated.ExitCode).To(BeEquivalentTo(1))
 		Expect(status.LastTerminationState.Terminated.Message).To(BeEmpty())
-		log, err := logs(ctx, pods(ctx, ns)[0], corev1.PodLogOptions{Container: fixtures.RouterContainer, Previous: true})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(log).To(ContainSubstring("pulsar config does not support field(s): sample_count"))
+		for _, previous := range []bool{false, true} {
+			log, err := logs(ctx, pods(ctx, ns)[0], corev1.PodLogOptions{Container: fixtures.RouterContainer, Previous: previous, TailLines: ptr.To[int64](1)})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(log).To(ContainSubstring("pulsar config does not support field(s): sample_count"))
+		}
 		Expect(kubelet.Pods(ns)[0].Running).To(BeFalse())
 		Expect(pods(ctx, ns)[0].Status.Phase).To(Equal(corev1.PodRunning))
 	})
