@@ -41,7 +41,7 @@ type Field struct {
 	// Min and Max of a number, both inclusive; infinite where there is no limit.
 	Min, Max float64
 
-	maxLength int // of a text that is free
+	maxLength int // of a text
 	of        func(*v1alpha1.AlgorithmSettings) any
 }
 
@@ -61,8 +61,10 @@ func (f *Field) FileName() string {
 func (f *Field) SupportedBy(a v1alpha1.Algorithm) bool { return slices.Contains(f.Algorithms, a) }
 
 // IsSet tells whether the settings hold the field; false and 0 count as set.
-func (f *Field) IsSet(s *v1alpha1.AlgorithmSettings) bool {
-	switch v := f.of(s).(type) {
+func (f *Field) IsSet(s *v1alpha1.AlgorithmSettings) bool { return isSet(f.of(s)) }
+
+func isSet(value any) bool {
+	switch v := value.(type) {
 	case *bool:
 		return v != nil
 	case *int64:
@@ -101,12 +103,12 @@ var fields = []Field{
 	{Name: "requireCacheAffinityKey", Algorithms: all, of: func(s *v1alpha1.AlgorithmSettings) any { return s.RequireCacheAffinityKey }},
 	{Name: "requireInputTokens", Algorithms: all, of: func(s *v1alpha1.AlgorithmSettings) any { return s.RequireInputTokens }},
 	{Name: "maxInputWorkSeconds", Algorithms: all, Min: -unlimited, Max: unlimited, of: func(s *v1alpha1.AlgorithmSettings) any { return s.MaxInputWorkSeconds }},
-	{Name: "comparator", Algorithms: scoring, Values: []string{"ttft", "queue-time", "input-work-seconds", "utilization", "num-requests-queued"},
+	{Name: "comparator", Algorithms: scoring, maxLength: maxNameLength, Values: []string{"ttft", "queue-time", "input-work-seconds", "utilization", "num-requests-queued"},
 		of: func(s *v1alpha1.AlgorithmSettings) any { return s.Comparator }},
 	{Name: "sampleCount", Algorithms: sampling, Min: 1, Max: 64, of: func(s *v1alpha1.AlgorithmSettings) any { return s.SampleCount }},
 	{Name: "seed", Algorithms: hashing, maxLength: maxSeedLength, of: func(s *v1alpha1.AlgorithmSettings) any { return s.Seed }},
 	{Name: "considerKvFreeTokens", Algorithms: ranking, of: func(s *v1alpha1.AlgorithmSettings) any { return s.ConsiderKvFreeTokens }},
-	{Name: "rendezvousWeight", Algorithms: ranking, Since: release.V2, Values: []string{weightMaximum, weightLastMean},
+	{Name: "rendezvousWeight", Algorithms: ranking, Since: release.V2, maxLength: maxNameLength, Values: []string{weightMaximum, weightLastMean},
 		of: func(s *v1alpha1.AlgorithmSettings) any { return s.RendezvousWeight }},
 	{Name: "cacheAffinityVirtualNodes", Algorithms: widening, Max: unlimited, of: func(s *v1alpha1.AlgorithmSettings) any { return s.CacheAffinityVirtualNodes }},
 	{Name: "cacheAffinityBackendSelectionCount", Algorithms: widening, Max: unlimited, of: func(s *v1alpha1.AlgorithmSettings) any { return s.CacheAffinityBackendSelectionCount }},
@@ -128,10 +130,11 @@ var fields = []Field{
 // check refuses a field on an algorithm that does not take it, and a value that no algorithm takes. Where the
 // algorithm itself is not known only the value can be judged.
 func (f *Field) check(s *v1alpha1.AlgorithmSettings, parent *field.Path) field.ErrorList {
-	if !f.IsSet(s) {
+	value := f.of(s)
+	if !isSet(value) {
 		return nil
 	}
-	errs := f.checkValue(s, parent)
+	errs := f.checkValue(value, parent)
 	if !f.SupportedBy(s.Algorithm) && known(s.Algorithm) {
 		errs = append(errs, field.Invalid(parent.Child(f.Name), field.OmitValueType{},
 			fmt.Sprintf("%s is not supported by algorithm %s; supported by: %s; remove the field or change the algorithm",
@@ -140,32 +143,29 @@ func (f *Field) check(s *v1alpha1.AlgorithmSettings, parent *field.Path) field.E
 	return errs
 }
 
-func (f *Field) checkValue(s *v1alpha1.AlgorithmSettings, parent *field.Path) field.ErrorList {
-	switch v := f.of(s).(type) {
+// checkValue makes no path unless there is an error: nearly every value is good.
+func (f *Field) checkValue(value any, parent *field.Path) field.ErrorList {
+	switch v := value.(type) {
 	case *int64:
 		if n := float64(*v); n < f.Min || n > f.Max {
 			return field.ErrorList{field.Invalid(parent.Child(f.Name), *v, f.Name+" must be "+f.limits())}
 		}
 	case *v1alpha1.Decimal:
-		path := parent.Child(f.Name)
-		if errs := checkLength(string(*v), maxDecimalLength, path); len(errs) > 0 {
-			return errs
+		if tooLong(string(*v), maxDecimalLength) {
+			return field.ErrorList{field.TooLong(parent.Child(f.Name), *v, maxDecimalLength)}
 		}
 		n, ok := ParseDecimal(*v)
 		if !ok {
-			return field.ErrorList{field.Invalid(path, *v, notADecimal)}
+			return field.ErrorList{field.Invalid(parent.Child(f.Name), *v, notADecimal)}
 		}
 		if n < f.Min || n > f.Max {
-			return field.ErrorList{field.Invalid(path, *v, f.Name+" must be "+f.limits())}
+			return field.ErrorList{field.Invalid(parent.Child(f.Name), *v, f.Name+" must be "+f.limits())}
 		}
 	case *string:
-		if f.Values == nil {
-			return checkLength(*v, f.maxLength, parent.Child(f.Name))
+		if tooLong(*v, f.maxLength) {
+			return field.ErrorList{field.TooLong(parent.Child(f.Name), *v, f.maxLength)}
 		}
-		if errs := checkLength(*v, maxNameLength, parent.Child(f.Name)); len(errs) > 0 {
-			return errs
-		}
-		if !slices.Contains(f.Values, *v) {
+		if f.Values != nil && !slices.Contains(f.Values, *v) {
 			return field.ErrorList{field.Invalid(parent.Child(f.Name), *v, f.Name+" must be one of: "+join(f.Values))}
 		}
 	}
@@ -196,8 +196,12 @@ func ParseDecimal(d v1alpha1.Decimal) (float64, bool) {
 func isDigit(b byte) bool { return b >= '0' && b <= '9' }
 
 func checkLength(s string, limit int, path *field.Path) field.ErrorList {
-	if len(s) <= limit || utf8.RuneCountInString(s) <= limit {
-		return nil
+	if tooLong(s, limit) {
+		return field.ErrorList{field.TooLong(path, s, limit)}
 	}
-	return field.ErrorList{field.TooLong(path, s, limit)}
+	return nil
+}
+
+func tooLong(s string, limit int) bool {
+	return len(s) > limit && utf8.RuneCountInString(s) > limit
 }

@@ -66,7 +66,7 @@ func checkStargate(s *v1alpha1.StargateSpec, path *field.Path, options Options) 
 	if s.DefaultAlgorithm != "" {
 		errs = append(errs, checkAlgorithm(s.DefaultAlgorithm, path.Child("defaultAlgorithm"))...)
 	}
-	errs = append(errs, checkRequestAlgorithms(s.RequestAlgorithms, path.Child("requestAlgorithms"))...)
+	errs = append(errs, checkRequestAlgorithms(s.RequestAlgorithms, path)...)
 	errs = append(errs, checkPort(s.Metrics.Port, path.Child("metrics", "port"))...)
 	errs = append(errs, checkMetricPrefix(s.Metrics.Prefix, path.Child("metrics", "prefix"))...)
 	return errs

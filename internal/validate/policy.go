@@ -26,9 +26,11 @@ func Policy(spec *v1alpha1.RoutingPolicySpec, root *field.Path) field.ErrorList 
 			errs = append(errs, field.Duplicate(path, map[string]any{"name": model.Name}))
 		}
 		seen.Insert(model.Name)
-		errs = append(errs, checkLength(model.Name, maxModelNameLength, path.Child("name"))...)
+		if tooLong(model.Name, maxModelNameLength) {
+			errs = append(errs, field.TooLong(path.Child("name"), model.Name, maxModelNameLength))
+		}
 		errs = append(errs, checkSettings(&model.AlgorithmSettings, path)...)
-		errs = append(errs, checkRequestAlgorithms(model.RequestAlgorithms, path.Child("requestAlgorithms"))...)
+		errs = append(errs, checkRequestAlgorithms(model.RequestAlgorithms, path)...)
 	}
 	return errs
 }
@@ -42,14 +44,21 @@ func checkPlaneRef(ref *v1alpha1.PlaneReference, path *field.Path) field.ErrorLi
 }
 
 func checkSettings(s *v1alpha1.AlgorithmSettings, path *field.Path) field.ErrorList {
-	errs := checkAlgorithm(s.Algorithm, path.Child("algorithm"))
+	var errs field.ErrorList
+	if !known(s.Algorithm) {
+		errs = checkAlgorithm(s.Algorithm, path.Child("algorithm"))
+	}
 	for i := range fields {
 		errs = append(errs, fields[i].check(s, path)...)
 	}
 	return errs
 }
 
-func checkRequestAlgorithms(list []v1alpha1.RequestAlgorithm, path *field.Path) field.ErrorList {
+func checkRequestAlgorithms(list []v1alpha1.RequestAlgorithm, parent *field.Path) field.ErrorList {
+	if len(list) == 0 {
+		return nil
+	}
+	path := parent.Child("requestAlgorithms")
 	if len(list) > MaxRequestAlgorithms {
 		return field.ErrorList{field.TooMany(path, len(list), MaxRequestAlgorithms)}
 	}
