@@ -28,8 +28,8 @@ func hashPrefix(seed, routingKey, model string) []byte {
 // rank orders the clusters of a snapshot by weighted rendezvous hashing for an affinity key, the best first. A cluster
 // without a valid weight is left out. The values are indexes into the snapshot.
 //
-// The logarithm is the platform's: where it is rounded differently, two clusters can change places whose scores
-// are equal to the last bit.
+// The logarithm is that of the platform, in Stargate as here: where it is rounded differently, two clusters can change
+// places whose scores differ in nothing but the last bit.
 func rank(s *Snapshot, w Weight, prefix []byte, key string, work *scratch) []int32 {
 	buf := appendTagged(append(work.buf[:0], prefix...), "cache_affinity_key", key)
 	keyed := len(buf)

@@ -429,6 +429,18 @@ func TestBandsCountRanksBeforeFilters(t *testing.T) {
 	}
 }
 
+func TestAKVSkipBelowTheSelectedClusterIsNone(t *testing.T) {
+	s := newSite(t, 3, edited(v1alpha1.PulsarWaitAndWiden, func(c *Config) { c.GroupSize, c.ConsiderKVFree = 2, true }))
+	s.clusters[b].KV.Free = 0
+	if got := s.sends(s.request, 0, a); got.SkippedForKV {
+		t.Error("B, of rank 2, counts as skipped when A is selected")
+	}
+	s.fill(a)
+	if got := s.sends(s.request, 0, c); !got.SkippedForKV {
+		t.Error("B, of rank 2, does not count as skipped when C is selected")
+	}
+}
+
 func TestTheFallbackHasItsOwnLimitOfQueuedRequests(t *testing.T) {
 	limits := func(affinity, fallback uint64) *site {
 		s := newSite(t, 2, edited(v1alpha1.PulsarWaitAndWiden, func(c *Config) {

@@ -144,18 +144,19 @@ func TestQueueSLO(t *testing.T) {
 		delay, elapsed, slo time.Duration
 		want                bool
 	}{
-		"without bounds anything goes":               {Config{QueueTimeFloor: ms}, forever, 0, time.Second, true},
-		"the floor on arrival":                       {rising, 100 * ms, 0, time.Second, true},
-		"above the floor on arrival":                 {rising, 101 * ms, 0, time.Second, false},
-		"halfway":                                    {rising, 300 * ms, 500 * ms, time.Second, true},
-		"above halfway":                              {rising, 301 * ms, 500 * ms, time.Second, false},
-		"the ceiling past the SLO":                   {rising, 500 * ms, time.Hour, time.Second, true},
-		"above the ceiling":                          {rising, 501 * ms, time.Hour, time.Second, false},
-		"the ceiling without an SLO":                 {rising, 500 * ms, 0, 0, true},
-		"the ceiling with a negative SLO":            {rising, 500 * ms, 0, -1, true},
-		"an infinite delay is within nothing":        {rising, forever, 0, 0, false},
-		"a floor above the ceiling is not reordered": {falling, 400 * ms, 0, time.Second, true},
-		"and shrinks with age":                       {falling, 400 * ms, time.Second, time.Second, false},
+		"without bounds anything goes":                        {Config{QueueTimeFloor: ms}, forever, 0, time.Second, true},
+		"the floor on arrival":                                {rising, 100 * ms, 0, time.Second, true},
+		"above the floor on arrival":                          {rising, 101 * ms, 0, time.Second, false},
+		"halfway":                                             {rising, 300 * ms, 500 * ms, time.Second, true},
+		"above halfway":                                       {rising, 301 * ms, 500 * ms, time.Second, false},
+		"the ceiling past the SLO":                            {rising, 500 * ms, time.Hour, time.Second, true},
+		"above the ceiling":                                   {rising, 501 * ms, time.Hour, time.Second, false},
+		"the ceiling without an SLO":                          {rising, 500 * ms, 0, 0, true},
+		"the ceiling with a negative SLO":                     {rising, 500 * ms, 0, -1, true},
+		"an infinite delay is not within the longest ceiling": {Config{QueueSLO: true, QueueTimeCeil: forever}, forever, 0, 0, false},
+		"an infinite delay is within nothing":                 {rising, forever, 0, 0, false},
+		"a floor above the ceiling is not reordered":          {falling, 400 * ms, 0, time.Second, true},
+		"and shrinks with age":                                {falling, 400 * ms, time.Second, time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := test.config.withinSLO(test.delay, test.elapsed, test.slo); got != test.want {
