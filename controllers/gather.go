@@ -67,7 +67,7 @@ func (r *PlaneReconciler) gather(ctx context.Context, plane *v1alpha1.RoutingPla
 	w := &g.seen.world
 	w.Now = now
 	w.Plane = planeSettings(plane)
-	for _, collect := range []func() error{g.namespace, g.configuration, g.revisions, g.workloads} {
+	for _, collect := range []func() error{g.namespace, g.revisions, g.configuration, g.workloads} {
 		if err := collect(); err != nil {
 			return nil, err
 		}
@@ -134,9 +134,8 @@ func (g *gatherer) configuration() error {
 		return err
 	}
 	w := &g.seen.world
-	g.seen.merged = merge(g.plane, policies, g.memory.owners)
-	g.memory.owners = g.seen.merged.owners()
-	w.Config = g.seen.merged.config
+	g.seen.merged = g.merge(policies)
+	w.Config = g.seen.merged.Config
 	everything, err := render.LBConfig(w.Config, render.Desired(w.Config), release.Newest)
 	if err != nil {
 		return fmt.Errorf("rendering the effective configuration: %w", err)

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/routing-operator/routing-operator/api/v1alpha1"
 )
 
 // memory is what a process remembers of a plane and may forget at any time. The passes of one plane run one after
@@ -24,8 +26,10 @@ type memory struct {
 	started map[string]time.Time
 	// stale counts the passes in a row that found the cache behind the API server.
 	stale int
-	// owners tell whose each model was at the last merge.
-	owners map[string]types.UID
+	// owners tell whose each model was at the last merge, and admitted which models of each policy there was room
+	// for.
+	owners   map[string]types.UID
+	admitted map[types.UID][]v1alpha1.Model
 	// interlock is the reason for which flags had to be off at the last pass.
 	interlock string
 }

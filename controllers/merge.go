@@ -1,66 +1,73 @@
 package controllers
 
 import (
-	"cmp"
-	"slices"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/effective"
 	"github.com/routing-operator/routing-operator/internal/render"
 )
 
-// merged is the effective configuration of a plane and whose each model is.
+// merged is the effective configuration and the policies that it was made from.
 type merged struct {
-	config   render.Config
+	effective.Result
 	policies []acceptedPolicy
-	owner    map[string]*acceptedPolicy
 }
 
-// merge gives every model to the policy that has the best claim to it: the one that has had it up to now, else the
-// older, else by namespace and name. Before is whose each model was at the last merge.
-func merge(plane *v1alpha1.RoutingPlane, policies []acceptedPolicy, before map[string]types.UID) merged {
-	m := merged{
-		config: render.Config{
-			DefaultAlgorithm:  plane.Spec.Stargate.DefaultAlgorithm,
-			RequestAlgorithms: plane.Spec.Stargate.RequestAlgorithms,
-		},
-		policies: policies,
-		owner:    map[string]*acceptedPolicy{},
+// merge gives every model to the policy that has it, else to the older one.
+func (g *gatherer) merge(policies []acceptedPolicy) merged {
+	own := render.Config{
+		DefaultAlgorithm:  g.plane.Spec.Stargate.DefaultAlgorithm,
+		RequestAlgorithms: g.plane.Spec.Stargate.RequestAlgorithms,
 	}
-	byAge := make([]*acceptedPolicy, len(policies))
+	incumbents := g.incumbents(policies)
+	claimants := make([]effective.Policy, len(policies))
 	for i := range policies {
-		byAge[i] = &policies[i]
-	}
-	slices.SortFunc(byAge, func(a, b *acceptedPolicy) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	key := client.ObjectKeyFromObject(plane).String()
-	best := map[string]int{}
-	for _, policy := range byAge {
-		claims := claimsOf(policy, key)
-		for i := range policy.spec.Models {
-			name := policy.spec.Models[i].Name
-			claim := claims[name]
-			if before[name] == policy.UID {
-				claim = hadIt
-			}
-			if m.owner[name] == nil || claim > best[name] {
-				m.owner[name], best[name] = policy, claim
-			}
+		claimants[i] = effective.Policy{
+			NamespacedName: client.ObjectKeyFromObject(policies[i]),
+			Created:        policies[i].CreationTimestamp.Time,
+			Models:         policies[i].spec.Models,
+			Incumbent:      incumbents[policies[i].UID],
 		}
 	}
-	for _, policy := range byAge {
-		for i := range policy.spec.Models {
-			if m.owner[policy.spec.Models[i].Name] == policy {
-				m.config.Models = append(m.config.Models, policy.spec.Models[i])
-			}
+	result := effective.Merge(own, claimants)
+	if len(result.LeftOut) > 0 {
+		for i := range policies {
+			claimants[i].Running = g.running(&policies[i], incumbents[policies[i].UID])
 		}
+		result = effective.Merge(own, claimants)
 	}
-	slices.SortFunc(m.config.Models, func(a, b v1alpha1.Model) int { return cmp.Compare(a.Name, b.Name) })
+	m := merged{Result: result, policies: policies}
+	g.remember(&m)
 	return m
+}
+
+// remember notes whose each model is, and which models of each policy there was room for.
+func (g *gatherer) remember(m *merged) {
+	leftOut := map[types.NamespacedName]bool{}
+	for i := range m.LeftOut {
+		leftOut[m.LeftOut[i].Policy] = true
+	}
+	admitted := map[types.UID][]v1alpha1.Model{}
+	g.memory.owners = make(map[string]types.UID, len(m.Owners))
+	for i := range m.policies {
+		policy := &m.policies[i]
+		key := client.ObjectKeyFromObject(policy)
+		admitted[policy.UID] = policy.spec.Models
+		if leftOut[key] {
+			admitted[policy.UID] = g.memory.admitted[policy.UID]
+		}
+		for j := range policy.spec.Models {
+			if name := policy.spec.Models[j].Name; m.Owners[name] == key {
+				g.memory.owners[name] = policy.UID
+			}
+		}
+	}
+	g.memory.admitted = admitted
 }
 
 // Strengths of a claim to a model.
@@ -69,8 +76,36 @@ const (
 	hadIt
 )
 
-// claimsOf reads from a policy's status which models were its own on the plane. That is all there is to go by
-// where the process has merged nothing yet.
+// incumbents are, for each model, those with the best claim to it: the one that had it at the last merge or, where
+// this process has merged nothing yet, by the policies' status.
+func (g *gatherer) incumbents(policies []acceptedPolicy) map[types.UID]sets.Set[string] {
+	plane := client.ObjectKeyFromObject(g.plane).String()
+	best := map[string]int{}
+	claims := make([]map[string]int, len(policies))
+	for i := range policies {
+		claims[i] = claimsOf(&policies[i], plane)
+		for j := range policies[i].spec.Models {
+			name := policies[i].spec.Models[j].Name
+			if g.memory.owners[name] == policies[i].UID {
+				claims[i][name] = hadIt + 1
+			}
+			best[name] = max(best[name], claims[i][name])
+		}
+	}
+	incumbents := make(map[types.UID]sets.Set[string], len(policies))
+	for i := range policies {
+		models := sets.New[string]()
+		for name, claim := range claims[i] {
+			if claim == best[name] {
+				models.Insert(name)
+			}
+		}
+		incumbents[policies[i].UID] = models
+	}
+	return incumbents
+}
+
+// claimsOf reads from a policy's status which models were its own on the plane.
 func claimsOf(policy *acceptedPolicy, plane string) map[string]int {
 	claims := map[string]int{}
 	if policy.Status.Plane != plane {
@@ -88,20 +123,52 @@ func claimsOf(policy *acceptedPolicy, plane string) map[string]int {
 	return claims
 }
 
-// owners by UID, for the next merge.
-func (m *merged) owners() map[string]types.UID {
-	owners := make(map[string]types.UID, len(m.owner))
-	for name, policy := range m.owner {
-		owners[name] = policy.UID
+// running are the models of the policy that are in effect: those that there was room for at the last merge or, in a
+// new process, those that the file in place has.
+func (g *gatherer) running(policy *acceptedPolicy, incumbent sets.Set[string]) []v1alpha1.Model {
+	if models, ok := g.memory.admitted[policy.UID]; ok {
+		return models
 	}
-	return owners
+	var models []v1alpha1.Model
+	for _, model := range g.inPlace() {
+		if incumbent.Has(model.Name) {
+			models = append(models, model)
+		}
+	}
+	return models
+}
+
+// inPlace are the models of the file that was last rolled out completely, by the plane's status.
+func (g *gatherer) inPlace() []v1alpha1.Model {
+	if g.plane.Status.Stargate == nil {
+		return nil
+	}
+	revision, ok := g.seen.world.Revisions[g.plane.Status.Stargate.Revision]
+	if !ok || revision.File == nil {
+		return nil
+	}
+	config, err := render.FromFile(revision.File)
+	if err != nil {
+		return nil
+	}
+	return config.Models
+}
+
+// tooLarge says that not even what runs fits, so that nothing can be rolled out.
+func (m *merged) tooLarge() error {
+	if m.Fits() {
+		return nil
+	}
+	return &refusedError{"FileTooLarge", fmt.Errorf(
+		"the largest lb-config.json that a rollout would need has %d bytes, and a ConfigMap can hold %d; shorten spec.stargate.requestAlgorithms or take models out of policies; what runs keeps running",
+		m.Size, m.Limit)}
 }
 
 // carried counts the policies that have a model on the plane.
 func (m *merged) carried() int32 {
-	owners := sets.New[types.UID]()
-	for _, policy := range m.owner {
-		owners.Insert(policy.UID)
+	owners := sets.New[types.NamespacedName]()
+	for _, policy := range m.Owners {
+		owners.Insert(policy)
 	}
 	return int32(owners.Len())
 }

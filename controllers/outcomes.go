@@ -18,6 +18,8 @@ type policyOutcome struct {
 	// accepted is the name of the accepted revision that the pass saw.
 	accepted string
 	models   []v1alpha1.ModelStatus
+	// noRoom says why the policy does not fit; empty where it does.
+	noRoom string
 }
 
 // outcomes carry what planes' passes found to the policies' reconciler, the only writer of policies' status.

@@ -103,7 +103,11 @@ func (r *PlaneReconciler) Reconcile(ctx context.Context, request ctrl.Request) (
 	if err := r.publish(request.NamespacedName, seen, plan); err != nil {
 		return ctrl.Result{}, err
 	}
-	done, failed := r.execute(ctx, seen, plan.Steps)
+	failed := seen.merged.tooLarge()
+	var done []rollout.Step
+	if failed == nil || plane.DeletionTimestamp != nil {
+		done, failed = r.execute(ctx, seen, plan.Steps)
+	}
 	logSteps(ctx, plan, done)
 	if err := r.report(ctx, seen, plan, done, failed, m); err != nil {
 		return ctrl.Result{}, errors.Join(err, failed)

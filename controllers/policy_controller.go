@@ -75,6 +75,7 @@ const (
 	reasonPlaneInvalid     = "PlaneInvalid"
 	reasonNotAllowed       = "NamespaceNotAllowed"
 	reasonModelConflict    = "ModelConflict"
+	reasonNoRoom           = "NoRoom"
 	reasonProgrammed       = "Programmed"
 	reasonLimited          = "Limited"
 	reasonPending          = "Pending"
@@ -235,7 +236,7 @@ func (r *PolicyReconciler) announce(before, after *v1alpha1.RoutingPolicy) {
 			continue
 		}
 		severity := corev1.EventTypeNormal
-		if is.Reason == reasonInvalid || is.Reason == reasonNotAllowed || is.Reason == reasonModelConflict || is.Reason == reasonEarlierVersion {
+		if is.Reason == reasonInvalid || is.Reason == reasonNotAllowed || is.Reason == reasonModelConflict || is.Reason == reasonNoRoom || is.Reason == reasonEarlierVersion {
 			severity = corev1.EventTypeWarning
 		}
 		r.Recorder.Eventf(after, nil, severity, is.Reason, kind, "%s", is.Message)

@@ -92,8 +92,11 @@ func (j *judgement) isAccepted(models []v1alpha1.ModelStatus) verdict {
 	if j.reason != "" {
 		return verdict{metav1.ConditionFalse, j.reason, j.message}
 	}
+	if j.outcome.noRoom != "" {
+		return verdict{metav1.ConditionFalse, reasonNoRoom, j.outcome.noRoom}
+	}
 	if m := first(models, v1alpha1.ModelConflict); m != nil {
-		return verdict{metav1.ConditionFalse, reasonModelConflict, fmt.Sprintf("model %q: %s", m.Name, m.Message)}
+		return verdict{metav1.ConditionFalse, reasonModelConflict, m.Message}
 	}
 	return verdict{metav1.ConditionTrue, reasonAccepted, "accepted by plane " + j.plane.String()}
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/effective"
 	"github.com/routing-operator/routing-operator/internal/outcome"
 	"github.com/routing-operator/routing-operator/internal/rollout"
 	"github.com/routing-operator/routing-operator/internal/validate"
@@ -242,17 +243,24 @@ func (r *PlaneReconciler) publish(key types.NamespacedName, seen *observation, p
 	if err != nil {
 		return err
 	}
-	policies := map[types.UID]policyOutcome{}
+	noRoom := map[types.NamespacedName]*effective.LeftOut{}
+	for i := range seen.merged.LeftOut {
+		noRoom[seen.merged.LeftOut[i].Policy] = &seen.merged.LeftOut[i]
+	}
+	policies := make(map[types.UID]policyOutcome, len(seen.merged.policies))
 	for i := range seen.merged.policies {
 		policy := &seen.merged.policies[i]
 		result := policyOutcome{key: client.ObjectKeyFromObject(policy), accepted: policy.revision}
+		lost := map[string]effective.Conflict{}
+		for _, conflict := range seen.merged.Conflicts[result.key] {
+			lost[conflict.Model] = conflict
+		}
+		leftOut := noRoom[result.key]
+		if leftOut != nil {
+			result.noRoom = leftOut.Message()
+		}
 		for j := range policy.spec.Models {
-			name := policy.spec.Models[j].Name
-			if other := seen.merged.owner[name]; other.UID != policy.UID {
-				result.models = append(result.models, conflict(name, other))
-				continue
-			}
-			result.models = append(result.models, judge.Model(name))
+			result.models = append(result.models, modelStatus(policy.spec.Models[j].Name, lost, leftOut, judge))
 		}
 		policies[policy.UID] = result
 	}
@@ -260,7 +268,16 @@ func (r *PlaneReconciler) publish(key types.NamespacedName, seen *observation, p
 	return nil
 }
 
-func conflict(model string, owner *acceptedPolicy) v1alpha1.ModelStatus {
-	return v1alpha1.ModelStatus{Name: model, State: v1alpha1.ModelConflict, Message: fmt.Sprintf(
-		"policy %s/%s has this model; it stays there until it is taken out of that policy", owner.Namespace, owner.Name)}
+func modelStatus(name string, lost map[string]effective.Conflict, leftOut *effective.LeftOut, judge *outcome.Judge) v1alpha1.ModelStatus {
+	if conflict, ok := lost[name]; ok {
+		return v1alpha1.ModelStatus{Name: name, State: v1alpha1.ModelConflict, Message: conflict.Message()}
+	}
+	if leftOut == nil {
+		return judge.Model(name)
+	}
+	state := v1alpha1.ModelPending
+	if leftOut.KeepsRunning {
+		state = v1alpha1.ModelHeld
+	}
+	return v1alpha1.ModelStatus{Name: name, State: state, Message: "there is no room for the policy on the plane"}
 }

@@ -23,7 +23,7 @@ type Judge struct {
 	// wanted is the effective configuration with every flag that it asks for, as the release in Stargate's
 	// template would read it; held is what is being rolled out instead of it, and nil where that is the same.
 	wanted, held *lbconfig.File
-	// running are the files of the live pods, or of the template where there are none.
+	// running are the files of the template and of all pods.
 	running []*lbconfig.File
 	// limited are the fields that the release does not know, by model.
 	limited map[string][]render.Omission
@@ -91,20 +91,15 @@ func read(c render.Config, generation release.Generation) (*lbconfig.File, []ren
 	return file, rendered.Omitted, nil
 }
 
-// running are the distinct files that Stargate's pods have; nil stands for a file that is not the operator's or that
-// is not read. Terminating pods are on their way out and do not count.
+// running are the distinct files that Stargate's template and pods have; nil stands for a file that is not the
+// operator's or that is not read. A terminating pod counts: it serves until it is gone.
 func running(w *rollout.World) []*lbconfig.File {
-	names := map[string]bool{}
+	names := sets.New(inEffect(&w.Stargate.Template))
 	for i := range w.Stargate.Pods {
-		if pod := &w.Stargate.Pods[i]; !pod.Terminating {
-			names[inEffect(&pod.Template)] = true
-		}
-	}
-	if len(names) == 0 {
-		names[inEffect(&w.Stargate.Template)] = true
+		names.Insert(inEffect(&w.Stargate.Pods[i].Template))
 	}
 	var files []*lbconfig.File
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	for _, name := range sets.List(names) {
 		files = append(files, w.Revisions[name].File)
 	}
 	return files

@@ -37,6 +37,8 @@ type site struct {
 
 	mutex  sync.Mutex
 	broken []string
+	// serving: every pod has had a file that it took, so that from now on none may exit.
+	serving bool
 	// unguarded switches the watch off, where a test breaks the order by its own hand.
 	unguarded bool
 }
@@ -98,6 +100,9 @@ func (s *site) watch(pods []standin.Snapshot) {
 	}
 	var flagged, forgetful, remembering, old []string
 	for _, pod := range pods {
+		if s.serving && pod.Restarts > 0 && !pod.Terminating {
+			s.broken = append(s.broken, pod.Name+" exited")
+		}
 		if !pod.Running {
 			continue
 		}
@@ -115,9 +120,6 @@ func (s *site) watch(pods []standin.Snapshot) {
 			} else {
 				forgetful = append(forgetful, pod.Name)
 			}
-		}
-		if pod.Restarts > 0 && pod.File != nil {
-			s.broken = append(s.broken, pod.Name+" exited with a file")
 		}
 	}
 	if len(flagged) > 0 && len(forgetful) > 0 {
@@ -225,13 +227,29 @@ func change[T client.Object](s *site, object T, f func(T)) {
 	}).Should(Succeed())
 }
 
-// settled waits until the plane and the policies say so of their present generation.
+// settled waits until the policies and then the plane say so of their present generation. In this order: the plane
+// may still be ready from before the policies were made.
 func (s *site) settled(policies ...*v1alpha1.RoutingPolicy) {
 	GinkgoHelper()
-	s.conditioned(&v1alpha1.RoutingPlane{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: planeName}}, v1alpha1.ConditionReady, "True", "")
 	for _, policy := range policies {
 		s.conditioned(policy, v1alpha1.ConditionReady, "True", "")
 	}
+	s.conditioned(s.stored(), v1alpha1.ConditionReady, "True", "")
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.serving = true
+}
+
+// unwatched: from now on the test itself breaks the order.
+func (s *site) unwatched() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.unguarded = true
+}
+
+// stored is the plane, to be read.
+func (s *site) stored() *v1alpha1.RoutingPlane {
+	return &v1alpha1.RoutingPlane{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: planeName}}
 }
 
 // conditioned waits until the object's condition of its present generation has the status and, where given, the reason.
@@ -311,7 +329,7 @@ func (s *site) files() []string {
 	return files
 }
 
-// everywhere tells whether every router pod has exactly the flags of the models, in any order.
+// flagsOn are the models whose flag is on in every router pod that is to stay.
 func (s *site) flagsOn() []string {
 	on := map[string]int{}
 	pods := 0
