@@ -181,26 +181,34 @@ func timesOf(h *hdr.Histogram) Times {
 	return Times{h.TotalCount(), milliseconds(h.Mean()), at(50), at(90), at(99), milliseconds(float64(h.Max()))}
 }
 
-// distribution has the times that grow by a fifteenth each, from the first that a request was within to the first that all
-// were.
+// distribution has times that grow by a fifteenth each, and one more at either end: from the last that no request was
+// within to the first that all were.
 func distribution(h *hdr.Histogram) []Point {
-	total := h.TotalCount()
-	if total == 0 {
-		return nil
-	}
 	var points []Point
-	bars, within := h.Distribution(), int64(0)
-	for ms := 1.0; len(bars) > 0; ms *= 16.0 / 15 {
-		for len(bars) > 0 && milliseconds(float64(bars[0].To)) <= ms {
-			within += bars[0].Count
-			bars = bars[1:]
+	total, within, ms := h.TotalCount(), int64(0), 1.0
+	add := func() {
+		points = append(points, Point{math.Round(ms*100) / 100, share(within, total)})
+	}
+	for _, bar := range h.Distribution() {
+		if bar.Count == 0 {
+			continue
 		}
-		if within > 0 || milliseconds(float64(bars[0].To)) <= ms*16/15 {
-			points = append(points, Point{math.Round(ms*100) / 100, share(within, total)})
+		if at := milliseconds(float64(bar.To)); at > ms {
+			for ; ms*growth < at; ms *= growth {
+				if within > 0 {
+					add()
+				}
+			}
+			add()
+			ms *= growth
 		}
-		if within == total {
-			break
-		}
+		within += bar.Count
+	}
+	if total > 0 {
+		add()
 	}
 	return points
 }
+
+// growth of the times of a distribution.
+const growth = 16.0 / 15

@@ -137,13 +137,19 @@ func parseTraceLine(data []byte, context map[string]int64) (TraceRequest, error)
 	return r, nil
 }
 
-// WriteTrace writes a request as a line of a trace that ReadTrace reads back as it was.
-func WriteTrace(w io.Writer, r TraceRequest) error {
-	seconds := r.Time.Seconds()
-	data, err := json.Marshal(traceLine{&seconds, r.Session, r.Model, r.InputTokens, r.OutputTokens, &r.AffinityKey, &r.ReusableTokens, &r.SharedTokens})
-	if err != nil {
+// WriteTrace writes requests as a trace that ReadTrace reads back as they were.
+func WriteTrace(w io.Writer, requests []TraceRequest) error {
+	buffered := bufio.NewWriter(w)
+	e := json.NewEncoder(buffered)
+	for i := range requests {
+		r := &requests[i]
+		seconds := r.Time.Seconds()
+		if err := e.Encode(traceLine{&seconds, r.Session, r.Model, r.InputTokens, r.OutputTokens, &r.AffinityKey, &r.ReusableTokens, &r.SharedTokens}); err != nil {
+			return fmt.Errorf("writing a trace: %w", err)
+		}
+	}
+	if err := buffered.Flush(); err != nil {
 		return fmt.Errorf("writing a trace: %w", err)
 	}
-	_, err = w.Write(append(data, '\n'))
-	return err
+	return nil
 }
