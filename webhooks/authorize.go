@@ -8,6 +8,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
@@ -37,7 +38,8 @@ func (v *planeValidator) authorize(ctx context.Context, old, plane *v1alpha1.Rou
 		review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
 			Verb: "patch", Group: "apps", Version: "v1", Resource: resource, Namespace: plane.Namespace, Name: reference.workload.Name,
 		}
-		if err := v.client.Create(ctx, review); err != nil {
+		// A review is answered and stored nowhere, so no cache will ever have seen it.
+		if err := v.client.Create(ctx, review, client.DisableReadYourWritesConsistency); err != nil {
 			return nil, fmt.Errorf("review the access of user %q to %s.apps %s/%s: %w", request.UserInfo.Username, resource, plane.Namespace, reference.workload.Name, err)
 		}
 		if !review.Status.Allowed {
