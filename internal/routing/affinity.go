@@ -48,7 +48,10 @@ func rank(s *Snapshot, w Weight, prefix []byte, key string, work *scratch) []int
 		scores = append(scores, scored{weight / -math.Log(u), int32(i)})
 	}
 	slices.SortFunc(scores, func(a, b scored) int {
-		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.cluster, b.cluster))
+		if a.score != b.score {
+			return cmp.Compare(b.score, a.score)
+		}
+		return cmp.Compare(a.cluster, b.cluster)
 	})
 	order := make([]int32, len(scores))
 	for i := range scores {
@@ -84,7 +87,10 @@ func newRing(s *Snapshot, virtualNodes int, prefix []byte) ring {
 		}
 	}
 	slices.SortFunc(points, func(a, b ringPoint) int {
-		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.cluster, b.cluster))
+		if a.hash != b.hash {
+			return cmp.Compare(a.hash, b.hash)
+		}
+		return cmp.Compare(a.cluster, b.cluster)
 	})
 	return points
 }
