@@ -131,7 +131,7 @@ func newKeeper(o *options, config *rest.Config, log logr.Logger) (*certs.Keeper,
 }
 
 func managerOptions(o *options, keeper *certs.Keeper) ctrl.Options {
-	server := webhook.Options{Port: o.webhookPort, CertDir: o.webhookCertDir}
+	server := webhook.Options{Host: o.webhookBindHost, Port: o.webhookPort, CertDir: o.webhookCertDir}
 	if keeper != nil {
 		server.TLSOpts = append(server.TLSOpts, func(c *tls.Config) { c.GetCertificate = keeper.GetCertificate })
 	}

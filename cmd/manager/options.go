@@ -24,6 +24,7 @@ type options struct {
 	ownNamespace   string
 	namespaces     []string
 
+	webhookBindHost      string
 	webhookPort          int
 	webhookCertDir       string
 	webhookSecret        string
@@ -50,6 +51,7 @@ func parseOptions(arguments []string) (*options, error) {
 	flags.BoolVar(&o.leaderElection, "leader-elect", true, "let one replica at a time change anything; all of them answer admission reviews")
 	flags.StringVar(&o.ownNamespace, "own-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the lease and of the webhook's Secret")
 	flags.StringSliceVar(&o.namespaces, "namespaces", nil, "namespaces whose planes and policies are managed; default all")
+	flags.StringVar(&o.webhookBindHost, "webhook-bind-host", "", "IP address that the admission webhook listens on; default all")
 	flags.IntVar(&o.webhookPort, "webhook-port", 9443, "port of the admission webhook; -1 for none")
 	flags.StringVar(&o.webhookCertDir, "webhook-cert-dir", "", "folder with the webhook's tls.crt and tls.key; without it the manager makes its own certificate and renews it")
 	flags.StringVar(&o.webhookSecret, "webhook-secret", "routing-operator-webhook", "Secret in which the replicas share their own certificate")
