@@ -216,6 +216,8 @@ func newWorkload(target patch.Target) (client.Object, error) {
 	return nil, fmt.Errorf("kind %q is neither Deployment nor StatefulSet", target.Kind)
 }
 
+// letGo gives up the fields in the template and, once that is rolled out, the annotation: a workload without it is out
+// of sight, and another one could be rolled beside it.
 func (e *executor) letGo(ctx context.Context, step *rollout.Step) error {
 	if err := e.verify(ctx); err != nil {
 		return err
@@ -226,7 +228,11 @@ func (e *executor) letGo(ctx context.Context, step *rollout.Step) error {
 			return err
 		}
 	}
-	config, err := patch.LetGo(target)
+	plane := ""
+	if step.Workload.Template.Touched {
+		plane = e.seen.plane.Name
+	}
+	config, err := patch.LetGo(target, plane)
 	if err != nil {
 		return err
 	}
@@ -234,7 +240,7 @@ func (e *executor) letGo(ctx context.Context, step *rollout.Step) error {
 		return err
 	}
 	// After a restore from a backup the annotation may belong to whoever restored it; it is the operator's all the same.
-	if version, stays := annotated(config, e.seen.plane.Name); stays {
+	if version, stays := annotated(config, e.seen.plane.Name); stays && plane == "" {
 		object, err := newWorkload(target)
 		if err != nil {
 			return err

@@ -66,13 +66,18 @@ func Apply(t Target, f Fields) (runtime.ApplyConfiguration, error) {
 	return nil, unknownKind(t)
 }
 
-// LetGo is the apply configuration without any field: the API server removes those that were the operator's alone.
-func LetGo(t Target) (runtime.ApplyConfiguration, error) {
+// LetGo is the apply configuration without the fields: the API server removes those that were the operator's alone.
+// With a plane the annotation stays for now, so that the workload is still known while it is rolled out.
+func LetGo(t Target, plane string) (runtime.ApplyConfiguration, error) {
+	var annotations map[string]string
+	if plane != "" {
+		annotations = map[string]string{workload.AnnotationPlane: plane}
+	}
 	switch t.Kind {
 	case v1alpha1.KindDeployment:
-		return deployment(t), nil
+		return deployment(t).WithAnnotations(annotations), nil
 	case v1alpha1.KindStatefulSet:
-		return statefulSet(t), nil
+		return statefulSet(t).WithAnnotations(annotations), nil
 	}
 	return nil, unknownKind(t)
 }
