@@ -156,7 +156,7 @@ func (c *checker) time(path *field.Path, d *Duration, least time.Duration) {
 	switch {
 	case d == nil:
 	case d.malformed != "":
-		c.errors = append(c.errors, field.Invalid(path, json.RawMessage(d.malformed), `must be a duration in quotes or with a unit, such as 300ms, 2s or 10m`))
+		c.errors = append(c.errors, field.Invalid(path, json.RawMessage(d.malformed), `must be a duration with a unit, such as 300ms, 2s or 10m`))
 	case d.Duration < least:
 		c.invalid(path, d.String(), "must be "+least.String()+" or more")
 	}

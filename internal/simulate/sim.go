@@ -179,7 +179,10 @@ func newSim(setup Setup) (*sim, error) {
 	s.ttl = cmp.Or(setup.Variant.TTL, ptr.Deref(setup.Site.Gateway.TTL, Duration{}).Duration, render.DefaultTTL)
 	s.duration = ptr.Deref(setup.Workload.Duration, Duration{Duration: defaultDuration}).Duration
 	if setup.Workload.Duration == nil && setup.Trace != nil {
-		s.duration = setup.Trace[len(setup.Trace)-1].Time + time.Nanosecond
+		s.duration = (setup.Trace[len(setup.Trace)-1].Time + time.Second).Truncate(time.Second)
+	}
+	if warmup := setup.Workload.Warmup.Duration; warmup >= s.duration {
+		return nil, fmt.Errorf("the warm-up of %v takes all of the %v that are simulated; shorten warmup in the workload", warmup, s.duration)
 	}
 	source := randomness(setup.Seed, "replicas of requests", 0)
 	s.assign = rand.New(&source)

@@ -6,14 +6,13 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/ptr"
 )
 
 // Workload is the traffic that comes to a site. In a file every field may be left out; ReadWorkload fills in the
 // defaults.
 type Workload struct {
 	// Duration is the time in which requests arrive. Those that are on their way at its end run to theirs. Default 10m;
-	// with a trace: to the trace's end.
+	// with a trace: to the end of its last second.
 	Duration *Duration `json:"duration,omitempty"`
 	// Warmup is a time at the beginning whose requests are simulated and left out of the figures. Default 0s.
 	Warmup *Duration `json:"warmup,omitempty"`
@@ -171,9 +170,6 @@ func (w *Workload) validate() field.ErrorList {
 	c.time(field.NewPath("duration"), w.Duration, time.Second)
 	c.time(field.NewPath("warmup"), w.Warmup, 0)
 	c.time(field.NewPath("goodputTTFT"), w.GoodputTTFT, time.Millisecond)
-	if w.Warmup != nil && w.Warmup.Duration >= ptr.Deref(w.Duration, Duration{Duration: defaultDuration}).Duration {
-		c.invalid(field.NewPath("warmup"), w.Warmup.String(), "must be shorter than duration")
-	}
 	models := map[string]bool{}
 	for i := range w.Traffic {
 		path := field.NewPath("traffic").Index(i)
