@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -102,7 +101,7 @@ func model(name string, algorithm v1alpha1.Algorithm) v1alpha1.Model {
 // wrong is a model with a field that its algorithm does not take.
 func wrong(name string) v1alpha1.Model {
 	m := model(name, v1alpha1.Random)
-	m.LastClusterAffinity = ptr.To(false)
+	m.LastClusterAffinity = new(false)
 	return m
 }
 
@@ -170,7 +169,7 @@ func TestPolicyUpdateToleratesWhatWasWrongBefore(t *testing.T) {
 func TestPolicyThatIsBeingDeletedIsLetThrough(t *testing.T) {
 	v := policyValidator{newSite(t, anybody, interceptor.Funcs{})}
 	policy := policyOf("p", wrong("a"))
-	policy.DeletionTimestamp = ptr.To(metav1.Now())
+	policy.DeletionTimestamp = new(metav1.Now())
 	if warnings, err := v.ValidateUpdate(t.Context(), policyOf("p"), policy); err != nil || len(warnings) > 0 {
 		t.Errorf("got %q and %v", warnings, err)
 	}
@@ -223,7 +222,7 @@ func TestModelOfTwoPoliciesStaysWithTheOneThatHasIt(t *testing.T) {
 
 func TestPolicyOnAPlaneThatIsBeingDeletedIsWarned(t *testing.T) {
 	plane := planeIn("nvcf")
-	plane.Finalizers, plane.DeletionTimestamp = []string{"example.com/unwind"}, ptr.To(metav1.Now())
+	plane.Finalizers, plane.DeletionTimestamp = []string{"example.com/unwind"}, new(metav1.Now())
 	v := policyValidator{newSite(t, anybody, interceptor.Funcs{}, namespaceObject("nvcf"), plane)}
 	warnings, err := v.ValidateCreate(t.Context(), policyOf("p", model("a", v1alpha1.Random)))
 	if err != nil {
@@ -263,7 +262,7 @@ func TestAccessIsReviewedForTheAuthorWithGroupsAndExtra(t *testing.T) {
 }
 
 func TestPlaneIsRefusedWhereTheReviewFails(t *testing.T) {
-	broken := interceptor.Funcs{Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	broken := interceptor.Funcs{Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 		return errors.New("no answer")
 	}}
 	for name, site := range map[string]site{

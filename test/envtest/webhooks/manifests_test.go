@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -8,13 +9,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	gomegatypes "github.com/onsi/gomega/types"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
@@ -53,6 +54,32 @@ var _ = Describe("The manifests", func() {
 		}
 		Expect(kinds).To(ContainElements("Certificate/routing-operator-webhook", "ClusterRole/routing-operator"))
 		Expect(kinds).NotTo(ContainElement(HaveSuffix("-certificates")))
+	})
+
+	It("leave the bundle that the manager wrote alone when they are applied again", func(ctx context.Context) {
+		key := client.ObjectKey{Name: "routing-operator"}
+		bundles := func() (list []string) {
+			live := &admissionv1.ValidatingWebhookConfiguration{}
+			Expect(admin.Get(ctx, key, live)).To(Succeed())
+			for i := range live.Webhooks {
+				list = append(list, string(live.Webhooks[i].ClientConfig.CABundle))
+			}
+			return list
+		}
+		before := bundles()
+		Expect(before).To(HaveEach(ContainSubstring("BEGIN CERTIFICATE")))
+		install(ctx, webhookConfiguration())
+		Expect(bundles()).To(Equal(before), "server-side")
+
+		shipped := webhookConfiguration()
+		callHere(shipped)
+		text, err := shipped.MarshalJSON()
+		Expect(err).NotTo(HaveOccurred())
+		apply := env.Kubectl(ctx, "apply", "--filename=-")
+		apply.Stdin = bytes.NewReader(text)
+		output, err := apply.CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), "%s", output)
+		Expect(bundles()).To(Equal(before), "client-side")
 	})
 
 	It("can be put into another namespace", func() {
@@ -99,15 +126,14 @@ var _ = Describe("The manifests", func() {
 				[]byte(`{"status":{"stargate":{"kind":"Deployment","name":"llm-request-router","release":"V3"}}}`)))).To(Succeed())
 			Eventually(func() []string {
 				probe := newPolicy("nvcf", "probe", "a")
-				probe.Spec.Models[0].AlgorithmSettings = v1alpha1.AlgorithmSettings{Algorithm: v1alpha1.WaitAndWiden, LastClusterAffinity: ptr.To(true)}
+				probe.Spec.Models[0].AlgorithmSettings = v1alpha1.AlgorithmSettings{Algorithm: v1alpha1.WaitAndWiden, LastClusterAffinity: new(true)}
 				Expect(author.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 				return author.warned()
 			}).ShouldNot(ContainElement(ContainSubstring("before V3")), "the webhook sees the plane's release")
 		}
-		adoption, err := os.Open(filepath.Join(env.Root, "config", "samples", "adoption", "plane.yaml"))
+		adoption, err := os.ReadFile(filepath.Join(env.Root, "config", "samples", "adoption", "plane.yaml"))
 		Expect(err).NotTo(HaveOccurred())
-		defer adoption.Close()
-		for _, object := range decode(adoption) {
+		for _, object := range decode(bytes.NewReader(adoption)) {
 			Expect(author.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("manifests"), client.ForceOwnership, client.DryRunAll)).To(Succeed())
 			Expect(author.warned()).To(haveOnly(Or(
 				ContainSubstring("the plane waits until there is one"), ContainSubstring("let function metadata override"), ContainSubstring("before V2"))))

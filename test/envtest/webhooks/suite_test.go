@@ -104,28 +104,35 @@ func decode(text io.Reader) (objects []*unstructured.Unstructured) {
 	}
 }
 
-// install applies an object as a user does, except that webhooks are called where the manager of this test is.
+// install applies an object as a user does.
 func install(ctx context.Context, object *unstructured.Unstructured) {
 	if object.GetKind() == "ValidatingWebhookConfiguration" {
-		webhooks, _, err := unstructured.NestedSlice(object.Object, "webhooks")
-		ExpectWithOffset(1, err).NotTo(HaveOccurred())
-		for _, webhook := range webhooks {
-			path, _, _ := unstructured.NestedString(webhook.(map[string]any), "clientConfig", "service", "path")
-			webhook.(map[string]any)["clientConfig"] = map[string]any{"url": fmt.Sprintf("https://127.0.0.1:%d%s", port, path)}
-		}
-		Expect(unstructured.SetNestedSlice(object.Object, webhooks, "webhooks")).To(Succeed())
+		callHere(object)
 	}
 	ExpectWithOffset(1, admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("kubectl"))).To(Succeed(),
 		"%s %s", object.GetKind(), object.GetName())
 }
 
-// installWebhook applies the webhook configuration of config/default.
-func installWebhook(ctx context.Context) {
+// callHere replaces the service of each webhook by the address of this test's manager.
+func callHere(configuration *unstructured.Unstructured) {
+	webhooks, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
+	Expect(err).NotTo(HaveOccurred())
+	for _, webhook := range webhooks {
+		path, _, _ := unstructured.NestedString(webhook.(map[string]any), "clientConfig", "service", "path")
+		webhook.(map[string]any)["clientConfig"] = map[string]any{"url": fmt.Sprintf("https://127.0.0.1:%d%s", port, path)}
+	}
+	Expect(unstructured.SetNestedSlice(configuration.Object, webhooks, "webhooks")).To(Succeed())
+}
+
+// webhookConfiguration is that of config/webhook.
+func webhookConfiguration() *unstructured.Unstructured {
 	for _, object := range built("config/webhook") {
 		if object.GetKind() == "ValidatingWebhookConfiguration" {
-			install(ctx, object)
+			return object
 		}
 	}
+	Fail("config/webhook has no ValidatingWebhookConfiguration")
+	return nil
 }
 
 // withoutWebhook runs do while the webhook is not installed.
@@ -134,7 +141,7 @@ func withoutWebhook(ctx context.Context, do func()) {
 	probe := refusedPlane(namespace(ctx))
 	Eventually(func() error { return admin.Create(ctx, probe.DeepCopy(), client.DryRunAll) }).Should(Succeed())
 	do()
-	installWebhook(ctx)
+	install(ctx, webhookConfiguration())
 	webhookAnswers(ctx)
 }
 
@@ -196,8 +203,9 @@ func (m *inProcess) end() {
 func freePort() int {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
+	port := listener.Addr().(*net.TCPAddr).Port
+	Expect(listener.Close()).To(Succeed())
+	return port
 }
 
 // namespace makes one for a spec.
