@@ -2,6 +2,7 @@ package routing
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -126,10 +127,8 @@ func withShortcut(call *Call, s *Snapshot, work *scratch) (Decision, bool) {
 		return Decision{}, false
 	}
 	first := &s.candidates[ranking[0]]
-	for _, id := range call.excluded {
-		if id == first.ID {
-			return Decision{}, false
-		}
+	if slices.Contains(call.excluded, first.ID) {
+		return Decision{}, false
 	}
 	if call.config.ConsiderKVFree && !first.fitsKV(call.request.InputTokens) {
 		return Decision{}, false

@@ -35,13 +35,13 @@ type Request struct {
 type SessionState int
 
 const (
-	// SessionNone: the request is not subject to the mode.
+	// SessionNone says that the request is not subject to the mode.
 	SessionNone SessionState = iota
-	// SessionNew: the request has no hint, so its session has no cache anywhere.
+	// SessionNew says that the request has no hint, so its session has no cache anywhere.
 	SessionNew
-	// SessionReturning: the hint names a candidate.
+	// SessionReturning says that the hint names a candidate.
 	SessionReturning
-	// SessionStale: the hint names a cluster that is no candidate.
+	// SessionStale says that the hint names a cluster that is no candidate.
 	SessionStale
 )
 
@@ -133,7 +133,7 @@ type Action int
 const (
 	// Send the request to the selected cluster.
 	Send Action = iota
-	// Retry: decide again after Step.After.
+	// Retry the decision after Step.After.
 	Retry
 	// Fail the request; Step.Err says why.
 	Fail

@@ -13,11 +13,11 @@ import (
 type Outcome int
 
 const (
-	// Selected: the request goes to Decision.Cluster.
+	// Selected says that the request goes to Decision.Cluster.
 	Selected Outcome = iota
-	// Wait: decide again after Decision.Wait, which is what this snapshot promises; a newer one may select earlier.
+	// Wait asks to decide again after Decision.Wait, which is what this snapshot promises; a newer one may select earlier.
 	Wait
-	// Unavailable: nothing is selectable, and waiting promises nothing.
+	// Unavailable says that nothing is selectable, and waiting promises nothing.
 	Unavailable
 )
 

@@ -66,7 +66,7 @@ func TestBucketsUnlockOneAfterTheOther(t *testing.T) {
 		"a negative time since arrival counts as none":            {[]Candidate{full("a", near), idle("b", mid)}, nil, -time.Hour, "wait 25ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := open(func(c *Config) {})
+			config := DefaultConfig(v1alpha1.WaitAndWiden)
 			if test.edit != nil {
 				test.edit(&config)
 			}

@@ -2,6 +2,7 @@ package routing
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -53,9 +54,9 @@ func (c *Candidate) queueDelay(priority uint32) time.Duration {
 		return 0
 	}
 	if len(c.QueueEstimates) > 0 {
-		for i := len(c.QueueEstimates) - 1; i >= 0; i-- {
-			if c.QueueEstimates[i].Priority <= priority {
-				return c.QueueEstimates[i].Delay
+		for _, estimate := range slices.Backward(c.QueueEstimates) {
+			if estimate.Priority <= priority {
+				return estimate.Delay
 			}
 		}
 		return 0
