@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/sets"
-
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/release"
 )
@@ -28,8 +26,8 @@ type Config struct {
 type Rendered struct {
 	// Data is the file.
 	Data []byte
-	// On are the flags that are true in the file.
-	On Flags
+	// On are the flags that are true in the file, in its order.
+	On []Flag
 	// Omitted are the settings that were left out because the generation does not know them, in the order of
 	// the file.
 	Omitted []Omission
@@ -58,7 +56,7 @@ func LBConfig(c Config, on Flags, g release.Generation) (Rendered, error) {
 	if w.err != nil {
 		return Rendered{}, fmt.Errorf("render lb-config.json: %w", w.err)
 	}
-	return Rendered{Data: w.buf, On: sets.New(w.on...), Omitted: w.omitted}, nil
+	return Rendered{Data: w.buf, On: w.on, Omitted: w.omitted}, nil
 }
 
 // LargestSize is the size in bytes of the largest lb-config.json that any stage of a rollout would render: the
@@ -221,17 +219,23 @@ func (w *writer) sortedModels(models []v1alpha1.Model) []*v1alpha1.Model {
 
 // sortedBy sorts by a key without copying the entries, and finds one whose key another one has.
 func sortedBy[T any](entries []T, key func(*T) string) (sorted []*T, twice *T) {
-	sorted = make([]*T, len(entries))
-	for i := range entries {
-		sorted[i] = &entries[i]
+	type keyed struct {
+		key   string
+		entry *T
 	}
-	slices.SortFunc(sorted, func(a, b *T) int { return strings.Compare(key(a), key(b)) })
-	for i := 1; i < len(sorted); i++ {
-		if key(sorted[i-1]) == key(sorted[i]) {
-			return sorted, sorted[i]
+	byKey := make([]keyed, len(entries))
+	for i := range entries {
+		byKey[i] = keyed{key(&entries[i]), &entries[i]}
+	}
+	slices.SortFunc(byKey, func(a, b keyed) int { return strings.Compare(a.key, b.key) })
+	sorted = make([]*T, len(entries))
+	for i := range byKey {
+		sorted[i] = byKey[i].entry
+		if i > 0 && byKey[i-1].key == byKey[i].key {
+			twice = sorted[i]
 		}
 	}
-	return sorted, nil
+	return sorted, twice
 }
 
 func (w *writer) raw(s string) { w.buf = append(w.buf, s...) }
