@@ -21,9 +21,9 @@ import (
 const (
 	MaxModels            = 256
 	MaxRequestAlgorithms = 16
+	MaxDecimalLength     = 32
 
 	maxNameLength      = 64
-	maxDecimalLength   = 32
 	maxSeedLength      = 1024
 	maxModelNameLength = 512
 )
@@ -151,8 +151,8 @@ func (f *Field) checkValue(value any, parent *field.Path) field.ErrorList {
 			return field.ErrorList{field.Invalid(parent.Child(f.Name), *v, f.Name+" must be "+f.limits())}
 		}
 	case *v1alpha1.Decimal:
-		if tooLong(string(*v), maxDecimalLength) {
-			return field.ErrorList{field.TooLong(parent.Child(f.Name), *v, maxDecimalLength)}
+		if tooLong(string(*v), MaxDecimalLength) {
+			return field.ErrorList{field.TooLong(parent.Child(f.Name), *v, MaxDecimalLength)}
 		}
 		n, ok := ParseDecimal(*v)
 		if !ok {

@@ -1,0 +1,160 @@
+// Package cli is the kubectl plugin, kubectl routing: commands for pipelines and for people. The commands read flags
+// and files, ask pure packages, and print; what those packages do not know is in no command.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/clock"
+
+	"github.com/routing-operator/routing-operator/internal/release"
+)
+
+// Exit codes, besides those that a command gives a meaning of its own.
+const (
+	exitOK       = 0
+	exitProblems = 1
+	// exitUsage is for a command line that cannot be understood and for a command that could not be carried out.
+	exitUsage = 2
+)
+
+// exit ends the program with a code. The error, if any, is printed before.
+type exit struct {
+	code int
+	err  error
+}
+
+func (e *exit) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exit) Unwrap() error { return e.err }
+
+// app is what commands share.
+type app struct {
+	genericiooptions.IOStreams
+	clock clock.PassiveClock
+}
+
+// Run executes a command line, without the program's name, and returns the exit code.
+func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams, clock clock.PassiveClock) int {
+	root := New(streams, clock)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var ended *exit
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &ended):
+		if ended.err != nil {
+			fmt.Fprintf(streams.ErrOut, "error: %v\n", ended.err)
+		}
+		return ended.code
+	default:
+		fmt.Fprintf(streams.ErrOut, "error: %v\n", err)
+		return exitUsage
+	}
+}
+
+// New makes the command with everything below it.
+func New(streams genericiooptions.IOStreams, clock clock.PassiveClock) *cobra.Command {
+	a := &app{IOStreams: streams, clock: clock}
+	root := &cobra.Command{
+		Use:   "kubectl-routing",
+		Short: "Adopt, check, preview and steer the routing of an LLM platform",
+		Long: `Works with RoutingPlanes and RoutingPolicies by the rules that the operator itself goes by.
+
+Without a cluster: import, validate, render, simulate, and plan between two revisions of files.
+With one: plan, status, pause, resume, history, rollback, unpin, retry and release.`,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl routing"},
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	root.AddGroup(
+		&cobra.Group{ID: groupFiles, Title: "Without a cluster:"},
+		&cobra.Group{ID: groupCluster, Title: "With a cluster:"},
+	)
+	for _, command := range []*cobra.Command{a.importCommand()} {
+		command.GroupID = groupFiles
+		root.AddCommand(command)
+	}
+	return root
+}
+
+const (
+	groupFiles   = "files"
+	groupCluster = "cluster"
+)
+
+// stargateFlags say which Stargate is meant.
+type stargateFlags struct {
+	version     string
+	generations map[string]string
+}
+
+func (f *stargateFlags) add(command *cobra.Command, unset string) {
+	command.Flags().StringVar(&f.version, "stargate-version", "", "`release` of Stargate, such as 0.18.0, or a generation from V0 to V3 ("+unset+")")
+	f.addTable(command)
+	_ = command.RegisterFlagCompletionFunc("stargate-version", cobra.FixedCompletions([]string{"V0", "V1", "V2", "V3"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// addTable adds the flag that the operator's manager has too.
+func (f *stargateFlags) addTable(command *cobra.Command) {
+	command.Flags().StringToStringVar(&f.generations, "stargate-generations", nil, "first Stargate release of each generation, as the operator has it (default V0=0.10.0,V1=0.18.0)")
+}
+
+func (f *stargateFlags) table() (release.Table, error) {
+	if len(f.generations) == 0 {
+		return release.DefaultTable(), nil
+	}
+	table, err := release.ParseTable(f.generations)
+	if err != nil {
+		return release.Table{}, fmt.Errorf("--stargate-generations: %w", err)
+	}
+	return table, nil
+}
+
+// generation of the release that was stated; ok is false where none was.
+func (f *stargateFlags) generation() (generation release.Generation, ok bool, err error) {
+	if f.version == "" {
+		return release.Unknown, false, nil
+	}
+	if generation, err = f.parse(f.version); err != nil {
+		return release.Unknown, false, fmt.Errorf("--stargate-version: %w", err)
+	}
+	return generation, true, nil
+}
+
+// parse finds the generation of a release, or of a generation's own name.
+func (f *stargateFlags) parse(version string) (release.Generation, error) {
+	table, err := f.table()
+	if err != nil {
+		return release.Unknown, err
+	}
+	stated, err := table.Parse(version)
+	if err != nil {
+		return release.Unknown, err
+	}
+	if stated.Generation == release.Unsupported {
+		return release.Unknown, fmt.Errorf("the operator does not support Stargate %s: it is older than the first release of its feature table; upgrade Stargate first", stated.Version)
+	}
+	return stated.Generation, nil
+}
+
+// count writes a number with its noun.
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,198 @@
+package importer
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/render"
+)
+
+// routers are the places of the router's values: in the chart's own file, and in a file for the whole stack.
+var routers = [][]string{{"llmRequestRouter"}, {"addons", "llm", "requestRouter"}}
+
+// Values are what Helm values say of routing.
+type Values struct {
+	// Config is the inline lb-config.json; nil where there is none.
+	Config *Text
+	// ConfigPath that the chart passes on, with the file and line that say so; empty where there is none.
+	ConfigPath, ConfigPathAt string
+	// Tag of the router's image; empty where it is not given.
+	Tag string
+	// Gateway has the variables STARGATE_LAST_CLUSTER_* that are given to the gateways.
+	Gateway map[string]string
+}
+
+// ReadValues reads Helm values in the order in which helm is given them: what a later file says counts.
+func ReadValues(files []Text) (Values, error) {
+	values := Values{Gateway: map[string]string{}}
+	var errs []error
+	for _, file := range files {
+		var document yaml.Node
+		if err := yaml.Unmarshal(file.Data, &document); err != nil {
+			return Values{}, fmt.Errorf("%s: no YAML: %w", file.Name, err)
+		}
+		if len(document.Content) == 0 {
+			continue
+		}
+		if root := document.Content[0]; root.Kind != yaml.MappingNode {
+			return Values{}, fmt.Errorf("%s:%d: Helm values are a mapping; this is none", file.Name, root.Line)
+		}
+		errs = append(errs, values.router(file.Name, document.Content[0]), values.gateway(file.Name, document.Content[0]))
+	}
+	return values, errors.Join(errs...)
+}
+
+func (v *Values) router(file string, root *yaml.Node) error {
+	var found []string
+	for _, place := range routers {
+		router := lookup(root, place...)
+		if router == nil {
+			continue
+		}
+		name := strings.Join(place, ".")
+		if tag := lookup(router, "image", "tag"); tag != nil {
+			v.Tag = tag.Value
+		}
+		if p := lookup(router, "loadBalancer", "configPath"); p != nil {
+			v.ConfigPath, v.ConfigPathAt = text(p), fmt.Sprintf("%s:%d", file, p.Line)
+		}
+		config := lookup(router, "loadBalancer", "config")
+		if config == nil {
+			continue
+		}
+		name += ".loadBalancer.config"
+		found = append(found, name)
+		switch {
+		case config.Kind != yaml.ScalarNode:
+			return fmt.Errorf("%s:%d: %s is no text, and the chart takes JSON as text; write it as a block: config: |", file, config.Line, name)
+		case text(config) == "":
+			v.Config = nil
+		default:
+			v.Config = &Text{Name: fmt.Sprintf("%s:%d: %s", file, config.Line, name), Data: []byte(config.Value)}
+			if config.Style&yaml.LiteralStyle != 0 {
+				v.Config.Name, v.Config.FirstLine = file, config.Line+1
+			}
+		}
+	}
+	if len(found) > 1 {
+		return fmt.Errorf("%s: both %s and %s are given; import one router at a time: remove the other from a copy of the values", file, found[0], found[1])
+	}
+	return nil
+}
+
+// gateway finds the variables wherever the gateway's chart has them: as a key of any mapping, or as the name of an
+// entry with a value, as in a container's env.
+func (v *Values) gateway(file string, root *yaml.Node) error {
+	here := map[string]string{}
+	var errs []error
+	give := func(name *yaml.Node, value string) {
+		if earlier, ok := here[name.Value]; ok && earlier != value {
+			errs = append(errs, fmt.Errorf("%s:%d: %s is %q here and %q elsewhere in the file; give the one that runs with --gateway-env %s=...", file, name.Line, name.Value, value, earlier, name.Value))
+			return
+		}
+		here[name.Value] = value
+	}
+	var search func(*yaml.Node)
+	search = func(n *yaml.Node) {
+		if n.Kind == yaml.MappingNode {
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				if key, value := n.Content[i], n.Content[i+1]; isVariable(key.Value) && value.Kind == yaml.ScalarNode {
+					give(key, text(value))
+				}
+			}
+			if name, value := lookup(n, "name"), lookup(n, "value"); name != nil && value != nil && isVariable(name.Value) {
+				give(name, text(value))
+			}
+		}
+		for _, child := range n.Content {
+			search(child)
+		}
+	}
+	search(root)
+	maps.Copy(v.Gateway, here)
+	return errors.Join(errs...)
+}
+
+func isVariable(name string) bool { return slices.Contains(render.GatewayVariableNames(), name) }
+
+// text of a scalar; null is empty.
+func text(n *yaml.Node) string {
+	if n.ShortTag() == "!!null" {
+		return ""
+	}
+	return n.Value
+}
+
+// lookup follows keys through mappings and aliases; nil where they lead nowhere.
+func lookup(n *yaml.Node, keys ...string) *yaml.Node {
+	for _, key := range keys {
+		if n = child(n, key); n == nil {
+			return nil
+		}
+	}
+	for n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	return n
+}
+
+func child(n *yaml.Node, key string) *yaml.Node {
+	for n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// LastCluster reads the gateways' variables as the gateway does: an empty value counts as unset, and a malformed one
+// stops it at start-up. Whether the memory is on is no setting of a plane: the operator switches it.
+func LastCluster(variables map[string]string) (spec v1alpha1.LastClusterSpec, on bool, err error) {
+	var errs []error
+	duration := func(name string) *metav1.Duration {
+		if variables[name] == "" {
+			return nil
+		}
+		d, err := time.ParseDuration(variables[name])
+		if err != nil || d <= 0 {
+			errs = append(errs, malformed(name, variables[name], "a duration above 0, such as 10m"))
+			return nil
+		}
+		return &metav1.Duration{Duration: d}
+	}
+	spec.TTL = duration(render.VariableTTL)
+	spec.LookupTimeout = duration(render.VariableLookupTimeout)
+	if value := variables[render.VariableLocalMaxEntries]; value != "" {
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || n < 1 {
+			errs = append(errs, malformed(render.VariableLocalMaxEntries, value, "a number above 0"))
+		} else {
+			spec.LocalMaxEntries = &n
+		}
+	}
+	if value := variables[render.VariableEnabled]; value != "" {
+		if on, err = strconv.ParseBool(value); err != nil {
+			errs = append(errs, malformed(render.VariableEnabled, value, "true or false"))
+		}
+	}
+	return spec, on, errors.Join(errs...)
+}
+
+func malformed(name, value, wanted string) error {
+	return fmt.Errorf("%s is %q, with which the gateway does not start, also where the feature is off; it takes %s", name, value, wanted)
+}
