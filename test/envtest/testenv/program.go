@@ -42,6 +42,9 @@ func (p *Program) WaitHealthy(ctx context.Context, url string) error {
 	return p.process.waitHealthy(ctx, url)
 }
 
+// PID is its process id.
+func (p *Program) PID() int { return p.process.cmd.Process.Pid }
+
 // Stop asks the program to end and waits for it. It can be called more than once.
 func (p *Program) Stop() error { return p.process.stop() }
 
