@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -35,7 +36,8 @@ type Gateway struct {
 type Cluster struct {
 	// Name is the cluster ID. Required.
 	Name string `json:"name"`
-	// Count of such clusters. Above 1 their names are Name-1, Name-2 and so on. Default 1.
+	// Count of such clusters. Above 1 their names are Name-1, Name-2 and so on, with as many digits as the last needs. Default
+	// 1.
 	Count *int `json:"count,omitempty"`
 	// Models that the cluster serves, by name. Default: every model. They share its slots and its KV cache.
 	Models []string `json:"models,omitempty"`
@@ -183,9 +185,9 @@ func (k *Cluster) names() []string {
 	if count <= 1 {
 		return []string{k.Name}
 	}
-	names := make([]string, count)
+	names, digits := make([]string, count), len(strconv.Itoa(count))
 	for i := range names {
-		names[i] = fmt.Sprintf("%s-%d", k.Name, i+1)
+		names[i] = fmt.Sprintf("%s-%0*d", k.Name, digits, i+1)
 	}
 	return names
 }

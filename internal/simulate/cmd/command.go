@@ -151,6 +151,9 @@ func (o *options) variants(stargate release.Release, r *report.Report) ([]simula
 	used := map[string]bool{}
 	for _, names := range sets {
 		label := strings.TrimSuffix(filepath.Base(names[0]), filepath.Ext(names[0]))
+		if names[0] == "-" {
+			label = "stdin"
+		}
 		if len(names) > 1 {
 			label = fmt.Sprintf("%s +%d", label, len(names)-1)
 		}

@@ -238,7 +238,7 @@ func percentiles(r *Report, columns []column, heads []head) chart {
 			}
 		}
 	}
-	bottom, top := math.Floor(math.Log10(min(lowest, highest))*3)/3, math.Ceil(math.Log10(highest)*3)/3
+	bottom, top := math.Floor(math.Log10(min(lowest, highest))*3)/3, math.Ceil(math.Log10(1.2*highest)*3)/3
 	y := func(ms float64) float64 { return (math.Log10(ms) - bottom) / (top - bottom) }
 	for i := range values {
 		for j, ms := range values[i] {
@@ -310,8 +310,9 @@ func reuse(columns []column, heads []head) chart {
 	for j := range n {
 		x, at = append(x, xOf((float64(j)+0.5)/float64(n))), append(at, clock(width*float64(j))+" – "+clock(width*float64(j+1)))
 		for i := range columns {
-			value, text := mean(columns[i].ReuseOverTime[max(0, j-smoothed):min(n, j+smoothed+1)]), "–"
-			if !math.IsNaN(value) {
+			value, text := math.NaN(), "–"
+			if over := columns[i].ReuseOverTime; over[j] != nil {
+				value = mean(over[max(0, j-smoothed):min(n, j+smoothed+1)])
 				text, lowest = percent(value), min(lowest, value)
 			}
 			values[i], texts[i] = append(values[i], value), append(texts[i], text)
@@ -339,7 +340,7 @@ func reuse(columns []column, heads []head) chart {
 	return c
 }
 
-// mean of the values that there are, NaN without any.
+// mean of the values that there are.
 func mean(values []*float64) float64 {
 	sum, n := 0.0, 0.0
 	for _, v := range values {

@@ -12,6 +12,7 @@ import (
 
 // The table fits a terminal of 100 columns.
 const (
+	fullWidth   = 100
 	nameWidth   = 28
 	columnWidth = 18
 	perTable    = 4
@@ -28,8 +29,12 @@ func Table(w io.Writer, r *Report, coloured bool) error {
 			t.model(r, model, columns[:min(perTable, len(columns))])
 		}
 	}
-	fmt.Fprintf(t.w, "Goodput counts requests served with a TTFT within %s. Seed %d, Stargate %s, site %s, workload %s.\n",
-		milliseconds(r.GoodputTTFTMs), r.Seed, r.Stargate, r.Site, r.Workload)
+	fmt.Fprintf(t.w, "Goodput counts requests served with a TTFT within %s. Stargate %s, seed %d.\n", milliseconds(r.GoodputTTFTMs), r.Stargate, r.Seed)
+	for _, input := range [][2]string{{"Site", r.Site}, {"Workload", r.Workload}, {"Trace", r.Trace}} {
+		if input[1] != "" {
+			fmt.Fprintf(t.w, "%-9s %s\n", input[0], short(input[1], fullWidth-10))
+		}
+	}
 	if err := t.w.Flush(); err != nil {
 		return fmt.Errorf("writing the table: %w", err)
 	}
@@ -49,7 +54,7 @@ const (
 )
 
 func (t *table) model(r *Report, model string, columns []column) {
-	fmt.Fprintf(t.w, "%s\n", t.in(bold, model))
+	fmt.Fprintf(t.w, "%s\n", t.in(bold, short(model, fullWidth)))
 	cells := func(text func(c *column) string) []string {
 		all := make([]string, len(columns))
 		for i := range columns {

@@ -1,0 +1,151 @@
+package cmd
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/routing-operator/routing-operator/internal/simulate/report"
+)
+
+const policy = `apiVersion: routing.nvcf.io/v1alpha1
+kind: RoutingPolicy
+metadata: {name: p, namespace: ns}
+spec:
+  planeRef: {name: plane}
+  models: [{name: m, algorithm: wait-and-widen, cacheAffinityBackendSelectionCount: 1, lastClusterAffinity: true}]
+`
+
+// command runs the command in a directory that has the files.
+func command(t *testing.T, files map[string]string, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	for name, data := range files {
+		if err := os.WriteFile(name, []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out, errOut bytes.Buffer
+	c := New(genericiooptions.IOStreams{In: strings.NewReader(policy), Out: &out, ErrOut: &errOut})
+	c.SetArgs(args)
+	c.SetOut(&out)
+	c.SetErr(&errOut)
+	err = c.ExecuteContext(t.Context())
+	return out.String(), errOut.String(), err
+}
+
+func TestCommandShowsATableOfTheVariants(t *testing.T) {
+	out, errOut, err := command(t, map[string]string{"p.yaml": policy, "w.yaml": "duration: 20s"}, "-f", "p.yaml", "--workload", "w.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"\nflag                                       off   on (as written)\n", "\nKV reuse ", "\nWorkload  w.yaml\n", "\nSite      default\n"} {
+		if !strings.Contains(out, text) {
+			t.Errorf("%q is not in the table:\n%s", text, out)
+		}
+	}
+	if strings.Contains(out+errOut, "\x1b") {
+		t.Error("there are colours or progress, and this is no terminal")
+	}
+}
+
+func TestCommandWritesJSONPageAndTraceAndReadsTheTraceBack(t *testing.T) {
+	files := map[string]string{"p.yaml": policy, "w.yaml": "duration: 20s", "other.yaml": strings.Replace(policy, "wait-and-widen", "pulsar-wait-and-widen", 1)}
+	args := []string{"-f", "-", "--compare", "p.yaml", "--compare", "other.yaml", "--workload", "w.yaml", "-o", "json", "--seed", "5", "--html", "page.html", "--record", "trace.jsonl"}
+	out, _, err := command(t, files, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r report.Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, result := range r.Results {
+		names = append(names, result.Variant)
+	}
+	if got, want := strings.Join(names, "; "), "stdin, flag off; stdin, flag on; p, flag off; p, flag on; other, flag off; other, flag on"; got != want || r.Seed != 5 {
+		t.Errorf("seed %d, variants %s; want %s", r.Seed, got, want)
+	}
+	if page, err := os.ReadFile("page.html"); err != nil || !bytes.Contains(page, []byte("<svg")) {
+		t.Errorf("the page: %d bytes, %v", len(page), err)
+	}
+	trace, err := os.ReadFile("trace.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := bytes.Count(trace, []byte("\n")); lines != r.Results[0].Models[0].Requests {
+		t.Errorf("the trace has %d lines, and %d requests arrived", lines, r.Results[0].Models[0].Requests)
+	}
+
+	files["trace.jsonl"] = string(trace)
+	again, _, err := command(t, files, "-f", "p.yaml", "--workload", "w.yaml", "-o", "json", "--seed", "5", "--trace", "trace.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var replayed report.Report
+	if err := json.Unmarshal([]byte(again), &replayed); err != nil {
+		t.Fatal(err)
+	}
+	generated, _ := json.Marshal(r.Results[0].Models)
+	if got, _ := json.Marshal(replayed.Results[0].Models); !bytes.Equal(got, generated) || replayed.Trace != "trace.jsonl" {
+		t.Errorf("replayed %s\ngenerated %s", got, generated)
+	}
+}
+
+func TestCommandSaysWhatIsWrong(t *testing.T) {
+	tests := []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"no policy", nil, "no policy: name a file with --filename (-f)"},
+		{"no such file", []string{"-f", "none.yaml"}, "open none.yaml: no such file or directory"},
+		{"no such output", []string{"-f", "p.yaml", "-o", "yaml"}, `--output: "yaml": must be table or json`},
+		{"no release", []string{"-f", "p.yaml", "--stargate-version", "new"}, `--stargate-version: "new" is neither a release such as 0.18.0 nor a generation from V0 to V3`},
+		{"a site that is none", []string{"-f", "p.yaml", "--site", "p.yaml"}, "reading the site: p.yaml: apiVersion: unknown field; allowed here: replicas, statisticsInterval, gateway, clusters"},
+		{"a page that cannot be written", []string{"-f", "p.yaml", "--workload", "w.yaml", "--html", "none/page.html"}, "open none/page.html: no such file or directory"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, _, err := command(t, map[string]string{"p.yaml": policy, "w.yaml": "duration: 1s"}, test.args...)
+			if err == nil || !strings.HasPrefix(err.Error(), test.want) {
+				t.Errorf("error %v\n want %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestCommandWarnsOnStandardError(t *testing.T) {
+	out, errOut, err := command(t, map[string]string{"p.yaml": policy, "w.yaml": "duration: 1s"}, "-f", "p.yaml", "--workload", "w.yaml", "--stargate-version", "V1", "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `warning: model "m": lastClusterAffinity is left out: Stargate V1 does not know it, it is there since V3` + "\n"
+	if !strings.Contains(errOut, want) || !json.Valid([]byte(out)) {
+		t.Errorf("standard error:\n%s\nwant in it:\n%s", errOut, want)
+	}
+}
+
+func TestFilesThatTheDocumentationNamesAreThere(t *testing.T) {
+	for _, name := range []string{"simulation.md", "simulation-results.md"} {
+		doc, err := os.ReadFile(filepath.Join("../../../docs", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(doc)) {
+			for _, word := range strings.Fields(line) {
+				if path := strings.Trim(word, "`,.;:()"); strings.HasPrefix(path, "config/samples/") && !strings.ContainsAny(path, "$*") {
+					if _, err := os.Stat(filepath.Join("../../..", path)); err != nil {
+						t.Errorf("docs/%s names a file that is not there: %v", name, err)
+					}
+				}
+			}
+		}
+	}
+}
