@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/routing-operator/routing-operator/internal/release"
@@ -66,15 +67,24 @@ func (w *Workload) crash() *Pod {
 // progress says how far the rollout of the workload is, and what the slowest pod waits for.
 func (w *Workload) progress() string {
 	text := fmt.Sprintf("%s %s: %d of %d pods ready on the new template", w.Kind, w.Name, w.updated(), w.Replicas)
+	var old []*Pod
 	for i := range w.Pods {
 		switch pod := &w.Pods[i]; {
 		case pod.Terminating:
-			continue
+		case !pod.Updated:
+			old = append(old, pod)
 		case pod.Crash != nil:
 			return fmt.Sprintf("%s; pod %s exits (%d restarts)", text, pod.Name, pod.Crash.Restarts)
 		case pod.Waiting != "":
 			return fmt.Sprintf("%s; pod %s: %s", text, pod.Name, pod.Waiting)
 		}
+	}
+	if len(old) == 0 {
+		return text
+	}
+	text += fmt.Sprintf(", %d left on the old one", len(old))
+	if i := slices.IndexFunc(old, func(pod *Pod) bool { return pod.Crash != nil }); i >= 0 {
+		text += fmt.Sprintf("; there pod %s exits (%d restarts)", old[i].Name, old[i].Crash.Restarts)
 	}
 	return text
 }
@@ -228,12 +238,13 @@ func unreadable(m Memory) string {
 }
 
 func onNode(pod *Pod) string {
-	text := ""
-	if pod.Node != "" {
-		text = " on node " + pod.Node
+	switch {
+	case pod.Terminating && pod.Node != "":
+		return " (terminating, on node " + pod.Node + ")"
+	case pod.Terminating:
+		return " (terminating)"
+	case pod.Node != "":
+		return " on node " + pod.Node
 	}
-	if pod.Terminating {
-		text += ", terminating,"
-	}
-	return text
+	return ""
 }

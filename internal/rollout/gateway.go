@@ -72,7 +72,7 @@ func (p *pass) memoryOn() bool {
 			p.holdGateway(g, name)
 			return true
 		}
-		p.rollGateway(g, name, data, fmt.Sprintf("the memory of the last cluster goes on: %s %s gets %s", g.Kind, g.Name, name), p.knowsHeader, false)
+		p.rollGateway(g, name, data, fmt.Sprintf("switching the memory of the last cluster on: %s %s gets %s", g.Kind, g.Name, name), p.knowsHeader, false)
 		return true
 	}
 	for i := range p.w.Gateways {
@@ -135,7 +135,7 @@ func (p *pass) flagsGone() *reason {
 func (p *pass) terminatingOn(revision string) string {
 	for i := range p.w.Stargate.Pods {
 		if pod := &p.w.Stargate.Pods[i]; pod.Revision == revision && pod.Terminating {
-			return fmt.Sprintf(" (pod %s%s)", pod.Name, onNode(pod))
+			return fmt.Sprintf(": pod %s%s", pod.Name, onNode(pod))
 		}
 	}
 	return ""

@@ -79,7 +79,7 @@ func TestEnablingFlagsGoesRouterGatewayWarmupWaves(t *testing.T) {
 			want := []string{
 				"first configuration", "first configuration", // the revision, and the workload
 				kind + " llm-request-router is complete on " + lastWord(s.log[1]),
-				"the memory of the last cluster goes on", "the memory of the last cluster goes on",
+				"switching the memory of the last cluster on", "switching the memory of the last cluster on",
 				"Deployment llm-api-gateway is complete on " + lastWord(s.log[3]),
 				"wave 1", "wave 1", kind + " llm-request-router is complete on " + lastWord(s.log[8]),
 				"wave 2", "wave 2", kind + " llm-request-router is complete on " + lastWord(s.log[11]),

@@ -61,7 +61,7 @@ func (p *pass) unwindFlags() (bool, error) {
 		return false, nil
 	}
 	message := sg.progress()
-	if r := p.flagsGone(); r != nil {
+	if r := p.flagsGone(); r != nil && sg.settled() {
 		message = r.message
 	}
 	p.wait(ReasonRollingOut, message, time.Time{})
