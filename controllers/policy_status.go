@@ -2,10 +2,12 @@ package controllers
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/validate"
@@ -72,13 +74,19 @@ func (j *judgement) models() []v1alpha1.ModelStatus {
 		status, ok := found[name]
 		switch {
 		case !ok:
-			status = v1alpha1.ModelStatus{Name: name, State: v1alpha1.ModelPending, Message: "not on the plane"}
+			status = v1alpha1.ModelStatus{Name: name, State: v1alpha1.ModelPending, Message: "not on the plane", LastClusterAffinity: wantsFlag(&j.policy.Spec.Models[i])}
 		case len(j.invalid) > 0 && status.State != v1alpha1.ModelConflict:
 			status.State, status.Message = v1alpha1.ModelHeld, "the last accepted version is kept: the policy is not valid"
 		}
 		models = append(models, status)
 	}
 	return models
+}
+
+// wantsFlag tells whether the model, or a request algorithm of its own, asks for last-cluster affinity.
+func wantsFlag(m *v1alpha1.Model) bool {
+	asks := func(s *v1alpha1.AlgorithmSettings) bool { return ptr.Deref(s.LastClusterAffinity, false) }
+	return asks(&m.AlgorithmSettings) || slices.ContainsFunc(m.RequestAlgorithms, func(r v1alpha1.RequestAlgorithm) bool { return asks(&r.AlgorithmSettings) })
 }
 
 func (j *judgement) isAccepted(models []v1alpha1.ModelStatus) verdict {
