@@ -635,8 +635,8 @@ type Transition struct {
 // +kubebuilder:printcolumn:name="Models",type=integer,JSONPath=`.status.models`
 // +kubebuilder:printcolumn:name="Flags",type=integer,JSONPath=`.status.flags.on`
 // +kubebuilder:printcolumn:name="Of",type=integer,JSONPath=`.status.flags.desired`
-// +kubebuilder:printcolumn:name="Waiting",type=string,JSONPath=`.status.waiting.for`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Waiting",type=string,JSONPath=`.status.waiting.for`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 type RoutingPlane struct {
 	metav1.TypeMeta   `json:",inline"`
