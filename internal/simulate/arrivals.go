@@ -159,7 +159,7 @@ func (g *traffic) take(c *session, rng *sessionRand) (t turn, ok bool) {
 		input:    max(least, int64(math.Round(added.of(from.NormFloat64())))),
 		output:   int64(max(1, math.Round(g.output.of(from.NormFloat64())))),
 	}
-	c.think = time.Duration(g.think.of(from.NormFloat64()))
+	c.think = seconds(g.think.of(from.NormFloat64()) / float64(time.Second))
 	t.input += max(c.context, c.shared)
 	return t, t.input <= *g.MaxContextTokens
 }

@@ -151,14 +151,17 @@ func (c *checker) invalid(path *field.Path, value any, rule string) {
 	c.errors = append(c.errors, field.Invalid(path, value, rule))
 }
 
-// time checks that a duration is well-formed and not below the least.
+// longestTime in a file. Sums of times are within the range of a duration.
+const longestTime = 500 * time.Hour
+
+// time checks that a duration is well-formed and from the least to the longest.
 func (c *checker) time(path *field.Path, d *Duration, least time.Duration) {
 	switch {
 	case d == nil:
 	case d.malformed != "":
 		c.errors = append(c.errors, field.Invalid(path, json.RawMessage(d.malformed), `must be a duration with a unit, such as 300ms, 2s or 10m`))
-	case d.Duration < least:
-		c.invalid(path, d.String(), "must be "+least.String()+" or more")
+	case d.Duration < least || d.Duration > longestTime:
+		c.invalid(path, d.String(), fmt.Sprintf("must be from %v to %v", least, longestTime))
 	}
 }
 

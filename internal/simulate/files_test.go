@@ -38,11 +38,11 @@ func TestBadFilesAreRefusedWithFileFieldAndWhatIsAllowed(t *testing.T) {
 		{"a malformed and a negative duration, and a number out of range", site("{statisticsInterval: soon, clusters: [{name: a, rtt: -1s, slots: 0}]}"),
 			`reading the site: f: statisticsInterval: Invalid value: "soon": must be a duration with a unit, such as 300ms, 2s or 10m
 f: clusters[0].slots: Invalid value: 0: must be from 1 to 1048576
-f: clusters[0].rtt: Invalid value: "-1s": must be 0s or more`},
+f: clusters[0].rtt: Invalid value: "-1s": must be from 0s to 500h0m0s`},
 		{"a cluster without a name and one twice", site("clusters: [{slots: 1}, {name: a, count: 2}, {name: a-2}]"),
 			`reading the site: f: clusters[0].name: Required value: the cluster ID
 f: clusters[2].name: Duplicate value: "a-2"`},
-		{"a timeline out of order", site("clusters: [{name: a, timeline: [{at: 2s}, {at: 1s}]}]"), `reading the site: f: clusters[0].timeline[1].at: Invalid value: "1s": must be 2s or more`},
+		{"a timeline out of order", site("clusters: [{name: a, timeline: [{at: 2s}, {at: 1s}]}]"), `reading the site: f: clusters[0].timeline[1].at: Invalid value: "1s": must be from 2s to 500h0m0s`},
 		{"a period that is too short", site("clusters: [{name: a, timelinePeriod: 2s, timeline: [{at: 2s}]}]"),
 			`reading the site: f: clusters[0].timelinePeriod: Invalid value: "2s": must be longer than the time of the last entry of timeline, 2s`},
 		{"an unknown field of a workload", workload("traffic: [{hotSet: {zipf: 1}}]"), "reading the workload: f: traffic[0].hotSet.zipf: unknown field; allowed here: share, keys, exponent, prefixTokens"},
@@ -140,6 +140,7 @@ metadata: {name: plane, namespace: ns}
 spec:
   stargate:
     workloadRef: {kind: Deployment, name: r}
+    configPath: /srv/stargate/lb-config.json
     defaultAlgorithm: random
     requestAlgorithms: [{algorithm: wait-and-widen, lastClusterAffinity: false}]
 `

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"path"
 	"slices"
 	"time"
 
@@ -120,7 +122,9 @@ func (p *Policies) read(doc []byte, source string, owner map[string]string) erro
 			return fmt.Errorf("%s: a second RoutingPlane, %s beside %s; simulate one plane at a time", source, nameOf(&plane), nameOf(p.plane))
 		}
 		p.plane = &plane
-		return inFile(source, validate.Plane(&plane.Spec, root, validate.Options{}))
+		// Where the operator may mount its file is for its administrator to say, and no concern here.
+		anywhere := validate.Options{AllowedPathPrefixes: []string{validate.DefaultPathPrefix, path.Dir(plane.Spec.Stargate.ConfigPath)}}
+		return inFile(source, validate.Plane(&plane.Spec, root, anywhere))
 	}
 	return fmt.Errorf("%s: kind: %q: must be RoutingPolicy or RoutingPlane", source, kind.Kind)
 }
@@ -171,13 +175,7 @@ func (v *Variant) Name() string {
 
 // Models of the configuration, sorted.
 func (v *Variant) Models() []string {
-	return slices.Sorted(func(yield func(string) bool) {
-		for name := range v.Plane.Models {
-			if !yield(name) {
-				return
-			}
-		}
-	})
+	return slices.Sorted(maps.Keys(v.Plane.Models))
 }
 
 // Variants of the policies, as the operator would render them for a release of Stargate: as they are written, and where they

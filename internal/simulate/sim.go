@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -190,9 +191,9 @@ func newSim(setup Setup) (*sim, error) {
 		return nil, err
 	}
 	s.addClusters()
-	for _, m := range s.models {
+	for i, m := range s.models {
 		m.figures = newFigures(len(s.clusters), s.duration)
-		if !slices.ContainsFunc(s.clusters, func(c *cluster) bool { return c.serves[s.modelIndex(m.name)] }) {
+		if !slices.ContainsFunc(s.clusters, func(c *cluster) bool { return c.serves[i] }) {
 			return nil, fmt.Errorf("no cluster of the site serves model %q; add it to the models of one", m.name)
 		}
 	}
@@ -211,8 +212,9 @@ func newSim(setup Setup) (*sim, error) {
 	return s, nil
 }
 
-// addModels settles which models there are: those of the configuration, of the workload and of the trace.
-func (s *sim) addModels() error {
+// trafficByModel is the traffic of each model that is simulated: the workload's, where it has an entry without a model all
+// of the configuration, and those of the trace.
+func (s *Setup) trafficByModel() map[string]*Traffic {
 	var everyOther *Traffic
 	byName := map[string]*Traffic{}
 	for i := range s.Workload.Traffic {
@@ -223,36 +225,53 @@ func (s *sim) addModels() error {
 		}
 		byName[t.Model] = t
 	}
-	if everyOther != nil || s.Trace != nil {
-		names := s.Variant.Models()
-		for i := range s.Trace {
-			names = append(names, s.Trace[i].Model)
+	var names []string
+	if everyOther != nil {
+		names = s.Variant.Models()
+	}
+	for i := range s.Trace {
+		names = append(names, s.Trace[i].Model)
+	}
+	byDefault(&everyOther, DefaultWorkload().Traffic[0])
+	for _, name := range names {
+		if byName[name] == nil {
+			t := *everyOther
+			t.Model = name
+			byName[name] = &t
 		}
-		byDefault(&everyOther, DefaultWorkload().Traffic[0])
-		for _, name := range names {
-			if byName[name] == nil {
-				t := *everyOther
-				t.Model = name
-				byName[name] = &t
-			}
-		}
 	}
-	if len(byName) == 0 {
-		return errors.New("no model: the files have no RoutingPolicy; name a model in the traffic of the workload")
-	}
-	for name := range byName {
-		s.models = append(s.models, &model{name: name, headers: byName[name]})
-	}
-	slices.SortFunc(s.models, func(a, b *model) int { return cmp.Compare(a.name, b.name) })
-	for i, m := range s.models {
-		s.traffics = append(s.traffics, newTraffic(m.headers, int32(i), s.Seed, s.newKey))
-	}
-	return nil
+	return byName
 }
 
-func (s *sim) modelIndex(name string) int {
-	i, _ := slices.BinarySearchFunc(s.models, name, func(m *model, name string) int { return cmp.Compare(m.name, name) })
-	return i
+// Warnings tells which models of the configuration get no traffic, and which of the traffic have no entry in the
+// configuration.
+func (s *Setup) Warnings() []string {
+	var warnings []string
+	traffic := s.trafficByModel()
+	for _, name := range s.Variant.Models() {
+		if traffic[name] == nil {
+			warnings = append(warnings, fmt.Sprintf("model %q of %s is not simulated: the workload has no traffic for it", name, s.Variant.Policy))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(traffic)) {
+		if _, ok := s.Variant.Plane.Models[name]; !ok {
+			warnings = append(warnings, fmt.Sprintf("model %q has no entry in %s: the default algorithm decides about it", name, s.Variant.Policy))
+		}
+	}
+	return warnings
+}
+
+// addModels settles which models there are.
+func (s *sim) addModels() error {
+	traffic := s.trafficByModel()
+	if len(traffic) == 0 {
+		return errors.New("no model: the files have no RoutingPolicy; name a model in the traffic of the workload")
+	}
+	for i, name := range slices.Sorted(maps.Keys(traffic)) {
+		s.models = append(s.models, &model{name: name, headers: traffic[name]})
+		s.traffics = append(s.traffics, newTraffic(traffic[name], int32(i), s.Seed, s.newKey))
+	}
+	return nil
 }
 
 func (s *sim) newKey(name string) *affinityKey {
@@ -281,7 +300,7 @@ func (s *sim) addClusters() {
 	interval := s.Site.StatisticsInterval.Duration
 	for i, c := range s.clusters {
 		c.published = c.statistics()
-		s.events.push(interval*time.Duration(i+1)/time.Duration(len(s.clusters)), publication, int32(i), 0)
+		s.events.push(interval/time.Duration(len(s.clusters))*time.Duration(i+1), publication, int32(i), 0)
 		if len(c.timeline) > 0 {
 			s.events.push(c.shift+c.timeline[0].At.Duration, timelineMoment, int32(i), 0)
 		}
@@ -446,15 +465,14 @@ func (s *sim) arrive(t turn) {
 	}
 	asked := routingRequest(m.headers)
 	asked.InputTokens = uint64(t.input)
-	recorded := TraceRequest{Time: s.now, Session: c.name, Model: m.name, InputTokens: t.input, OutputTokens: t.output, ReusableTokens: t.reusable, SharedTokens: t.shared}
 	if t.key != nil {
-		asked.AffinityKey, recorded.AffinityKey = t.key.name, t.key.name
+		asked.AffinityKey = t.key.name
 		if *s.Site.Gateway.LastCluster && t.key.last >= 0 && s.now-t.key.remembered <= s.ttl {
 			asked.LastCluster = s.clusters[t.key.last].name
 		}
 	}
 	if s.Record != nil {
-		s.Record(recorded)
+		s.Record(TraceRequest{s.now, c.name, m.name, asked.AffinityKey, t.input, t.output, t.reusable, t.shared})
 	}
 	call, err := s.replicas[r.replica].router.NewCall(asked)
 	if err != nil {
@@ -477,9 +495,6 @@ func routingRequest(t *Traffic) routing.Request {
 // renew gives the request a ticket that no event has yet.
 func (s *sim) renew(r *request) {
 	s.tickets++
-	if s.tickets == 0 {
-		s.tickets++
-	}
 	r.ticket = s.tickets
 }
 
@@ -553,7 +568,8 @@ func (s *sim) admit(c *cluster) {
 	c.load.set(s.now, float64(c.busy())/float64(c.slots))
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+// seconds as a duration, of which there are no longer ones than 30 years.
+func seconds(s float64) time.Duration { return time.Duration(min(s, 1e9) * float64(time.Second)) }
 
 // answer lets the first token of a request pass the gateway.
 func (s *sim) answer(r *request) {

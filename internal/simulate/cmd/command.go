@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,6 +88,14 @@ func (o *options) run(ctx context.Context) error {
 	variants, err := o.variants(stargate, r)
 	if err != nil {
 		return err
+	}
+	for _, variant := range variants {
+		setup.Variant = variant
+		for _, warning := range setup.Warnings() {
+			if !slices.Contains(r.Warnings, warning) {
+				r.Warnings = append(r.Warnings, warning)
+			}
+		}
 	}
 	for _, warning := range r.Warnings {
 		fmt.Fprintln(o.streams.ErrOut, "warning:", warning)
