@@ -36,7 +36,7 @@ func (p *pass) base() (bool, error) {
 		name = current
 		p.plan.Target = current
 	}
-	if revision := p.w.Revisions[name]; current == name && revision.Intact && !revision.Deleting {
+	if revision := p.w.Revisions[name]; current == name && revision.Intact && !revision.Deleting && sg.Managed {
 		return p.inProgress(sg), nil
 	}
 	return true, p.rollBase(name, rendered, keep)
@@ -175,19 +175,24 @@ func (p *pass) unstick() (bool, error) {
 	sg := &p.w.Stargate
 	if pod := p.stuck(sg); pod != nil {
 		p.step(Step{Kind: StepDeletePod, Workload: sg, Pod: pod, Why: fmt.Sprintf(
-			"pod %s exits and is not of the present template; %s %s does not replace it by itself", pod.Name, sg.Kind, sg.Name)})
+			"pod %s cannot start and is not of the present template; %s %s does not replace it by itself", pod.Name, sg.Kind, sg.Name)})
 	}
 	return false, nil
 }
 
-// stuck finds a StatefulSet's pod that a failed template left behind: not of the present template, crashing,
-// and never replaced by the controller, which waits for it to become ready.
+// stuck finds a StatefulSet's pod that an earlier template left behind: it exits, or waits for a revision that is
+// gone, and the controller never replaces it, since it waits for it to become ready.
 func (p *pass) stuck(w *Workload) *Pod {
 	if w.Kind != v1alpha1.KindStatefulSet || w.Hold != "" || p.w.Plane.Paused {
 		return nil
 	}
 	for i := range w.Pods {
-		if pod := &w.Pods[i]; !pod.Updated && !pod.Ready && !pod.Terminating && pod.Crash != nil && pod.Crash.Restarts >= crashLoop {
+		pod := &w.Pods[i]
+		if pod.Updated || pod.Ready || pod.Terminating {
+			continue
+		}
+		_, there := p.w.Revisions[pod.Revision]
+		if pod.Crash != nil && pod.Crash.Restarts >= crashLoop || pod.Revision != "" && !there && !pod.Started {
 			return pod
 		}
 	}

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -236,10 +237,12 @@ func (p *pass) memoryVerdict() verdict {
 	return verdict{ok: true, reason: ReasonMemoryOn, message: "every gateway pod remembers the last cluster" + unverified}
 }
 
-// sameVariables compares variables by what the gateway makes of them: "10m" is "10m0s", "1" is "true".
+// sameVariables compares variables by what the gateway makes of them: "10m" is "10m0s", "1" is "true", and what is not
+// set is the gateway's default.
 func sameVariables(have, want map[string]string) bool {
+	defaults := render.GatewayVariables(v1alpha1.LastClusterSpec{}, false)
 	for _, name := range render.GatewayVariableNames() {
-		if canonical(have[name]) != canonical(want[name]) {
+		if canonical(cmp.Or(have[name], defaults[name])) != canonical(want[name]) {
 			return false
 		}
 	}

@@ -193,10 +193,10 @@ func (p *pass) given() render.Flags {
 			}
 			return render.Flags{}
 		}
-		if revision, ok := p.w.Revisions[name]; ok {
+		if revision, ok := p.w.Revisions[name]; ok && revision.Intact {
 			return revision.Flags
 		}
-		// The revision is gone, and with it the knowledge of what was in it, unless all flags give its name.
+		// The revision is gone or forged, and with it the knowledge of what was in it, unless all flags give its name.
 		if all, _, err := p.render(p.desired); err == nil && all == name {
 			return p.desired
 		}

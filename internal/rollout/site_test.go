@@ -34,6 +34,12 @@ type site struct {
 	log       []string
 	// refuses tells whether a Stargate pod exits on the file of the revision, beyond what the strict reader says.
 	refuses func(revision Revision) bool
+	// bad is a model whose flag makes Stargate exit.
+	bad string
+	// failures are the revisions that failed, with the retry value of the time: what I5 forbids to try again.
+	failures map[string]string
+	// oneDrain: a workload ends no further pod while one of its pods is terminating.
+	oneDrain bool
 	// drains tells whether a terminating pod may go now; nil lets all go.
 	drains func() bool
 }
@@ -98,6 +104,7 @@ func newSite(models ...v1alpha1.Model) *site {
 			template: template{image: "router:0.22.0", path: configPath}},
 		gateways:  []*workload{{kind: v1alpha1.KindDeployment, name: "llm-api-gateway", replicas: 3, template: template{image: "gateway:1.0.0"}}},
 		revisions: map[string]Revision{},
+		failures:  map[string]string{},
 	}
 	s.configure(models...)
 	for _, w := range s.workloads() {
@@ -159,7 +166,7 @@ func (s *site) starts(w *workload, t template) bool {
 	if !ok {
 		return false
 	}
-	if s.refuses != nil && s.refuses(revision) {
+	if s.refuses != nil && s.refuses(revision) || revision.Flags.Has(render.Flag{Model: s.bad}) {
 		return false
 	}
 	_, err := lbconfig.Read([]byte(revision.Data[render.LBConfigKey]), table.OfImage(t.image, nil).Generation)
@@ -188,7 +195,7 @@ func (s *site) moves(w *workload) (moves []func()) {
 			if s.starts(w, p.template) {
 				moves = append(moves, func() { p.ready, p.readySince, p.restarts = true, s.now, 0 })
 			} else if _, exists := s.revisions[p.template.revision]; (exists || p.template.revision == "") && p.restarts < crashLoop {
-				moves = append(moves, func() { p.restarts++ })
+				moves = append(moves, func() { p.restarts = crashLoop })
 			}
 		}
 	}
@@ -199,7 +206,7 @@ func (s *site) moves(w *workload) (moves []func()) {
 	if live < w.replicas || w.hold == "" && updated < w.replicas && live < w.replicas+surge {
 		moves = append(moves, func() { s.start(w) })
 	}
-	if victim := w.victim(live, updated, unready, surge); victim != nil {
+	if victim := w.victim(live, updated, unready, surge); victim != nil && (!s.oneDrain || live == len(w.pods)) {
 		moves = append(moves, func() { victim.terminating, victim.ready = true, false })
 	}
 	return moves
@@ -299,6 +306,9 @@ func (s *site) do(t testing.TB, plan *Plan) {
 			w.change(func(to *template) { to.revision = "" })
 		case StepRecord:
 			s.note(step)
+			if !step.Record.Failed.IsZero() {
+				s.failures[step.Revision+" on "+step.Workload.Key()] = step.Record.Retry
+			}
 		case StepDeletePod:
 			for _, p := range w.pods {
 				if p.name == step.Pod.Name {
@@ -367,7 +377,7 @@ func (s *site) pass(t testing.TB) *Plan {
 	return plan
 }
 
-// check asserts I1 to I4 on what the plan is about to do, from the site and not from the planner's own gates.
+// check asserts I1 to I5 on what the plan is about to do, from the site and not from the planner's own gates.
 func (s *site) check(t testing.TB, plan *Plan) {
 	t.Helper()
 	created := map[string]Step{}
@@ -386,6 +396,9 @@ func (s *site) check(t testing.TB, plan *Plan) {
 		}
 		if step.Kind != StepApply {
 			continue
+		}
+		if retry, failed := s.failures[step.Revision+" on "+step.Workload.Key()]; failed && retry == s.plane.Retry {
+			t.Fatalf("I5: gives %s revision %s again, which failed on it\n%s", step.Workload.Key(), step.Revision, s.describe())
 		}
 		data := s.revisions[step.Revision].Data
 		if c, ok := created[step.Revision]; ok {
