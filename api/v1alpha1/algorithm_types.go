@@ -208,8 +208,9 @@ type AlgorithmSettings struct {
 	NextBucketUnlockFactor *Decimal `json:"nextBucketUnlockFactor,omitempty"`
 
 	// n is the number of candidates sampled from the unlocked buckets. Default 2;
-	// 0 counts as 1. For wait-and-widen and pulsar-wait-and-widen.
-	// +kubebuilder:validation:XValidation:rule="self >= 0",message="n must be 0 or more"
+	// 0 counts as 1. In YAML write the name in quotes: "n": 3. A bare n is false
+	// to many YAML readers, kubectl among them. For wait-and-widen and
+	// pulsar-wait-and-widen.
 	// +optional
 	N *int64 `json:"n,omitempty"`
 
