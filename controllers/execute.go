@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -164,35 +165,52 @@ func (e *executor) apply(ctx context.Context, step *rollout.Step) error {
 	return e.Apply(ctx, config, options...)
 }
 
-// mend takes entries back whole, and then owns them as if they had been applied.
+// mend takes entries back whole, by one change of the template, and then owns them as if they had been applied.
 func (e *executor) mend(ctx context.Context, target patch.Target, fields patch.Fields) error {
-	data, err := patch.Mend(target, fields)
+	object, template, err := e.stored(ctx, target)
 	if err != nil {
 		return err
 	}
-	object, err := newWorkload(target)
-	if err != nil {
-		return err
-	}
-	if err := e.Patch(ctx, object, client.RawPatch(types.StrategicMergePatchType, data), client.FieldOwner(workload.FieldManager)); err != nil {
+	before := object.DeepCopyObject().(client.Object)
+	patch.Mend(template, fields)
+	object.SetAnnotations(withAnnotation(object.GetAnnotations(), workload.AnnotationPlane, fields.Plane))
+	change := client.StrategicMergeFrom(before, client.MergeFromWithOptimisticLock{})
+	if err := e.Patch(ctx, object, change, client.FieldOwner(workload.FieldManager)); err != nil {
 		return err
 	}
 	target.ResourceVersion = object.GetResourceVersion()
 	return e.own(ctx, &target)
 }
 
-// own moves fields that the operator patched to what it applied, so that later applies update them and let them go.
-func (e *executor) own(ctx context.Context, target *patch.Target) error {
-	object, err := newWorkload(*target)
-	if err != nil {
-		return err
+func withAnnotation(annotations map[string]string, key, value string) map[string]string {
+	changed := maps.Clone(annotations)
+	if changed == nil {
+		changed = map[string]string{}
 	}
-	// From the API server: the cache holds managed fields in part only.
+	changed[key] = value
+	return changed
+}
+
+// stored reads the workload whole, as the cache does not have it, if it is still the version that was planned from.
+func (e *executor) stored(ctx context.Context, target patch.Target) (client.Object, *corev1.PodTemplateSpec, error) {
+	object, template, err := newWorkload(target)
+	if err != nil {
+		return nil, nil, err
+	}
 	if err := e.Live.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
-		return fmt.Errorf("reading managed fields: %w", err)
+		return nil, nil, fmt.Errorf("reading the workload: %w", err)
 	}
 	if object.GetResourceVersion() != target.ResourceVersion {
-		return errStale
+		return nil, nil, errStale
+	}
+	return object, template, nil
+}
+
+// own moves fields that the operator patched to what it applied, so that later applies update them and let them go.
+func (e *executor) own(ctx context.Context, target *patch.Target) error {
+	object, _, err := e.stored(ctx, *target)
+	if err != nil {
+		return err
 	}
 	data, err := csaupgrade.UpgradeManagedFieldsPatch(object, sets.New(workload.FieldManager), workload.FieldManager)
 	if err != nil || data == nil {
@@ -205,15 +223,17 @@ func (e *executor) own(ctx context.Context, target *patch.Target) error {
 	return nil
 }
 
-func newWorkload(target patch.Target) (client.Object, error) {
+func newWorkload(target patch.Target) (client.Object, *corev1.PodTemplateSpec, error) {
 	meta := metav1.ObjectMeta{Namespace: target.Namespace, Name: target.Name}
 	switch target.Kind {
 	case v1alpha1.KindDeployment:
-		return &appsv1.Deployment{ObjectMeta: meta}, nil
+		d := &appsv1.Deployment{ObjectMeta: meta}
+		return d, &d.Spec.Template, nil
 	case v1alpha1.KindStatefulSet:
-		return &appsv1.StatefulSet{ObjectMeta: meta}, nil
+		s := &appsv1.StatefulSet{ObjectMeta: meta}
+		return s, &s.Spec.Template, nil
 	}
-	return nil, fmt.Errorf("kind %q is neither Deployment nor StatefulSet", target.Kind)
+	return nil, nil, fmt.Errorf("kind %q is neither Deployment nor StatefulSet", target.Kind)
 }
 
 // letGo gives up the fields in the template and, once that is rolled out, the annotation: a workload without it is out
@@ -241,7 +261,7 @@ func (e *executor) letGo(ctx context.Context, step *rollout.Step) error {
 	}
 	// After a restore from a backup the annotation may belong to whoever restored it; it is the operator's all the same.
 	if version, stays := annotated(config, e.seen.plane.Name); stays && plane == "" {
-		object, err := newWorkload(target)
+		object, _, err := newWorkload(target)
 		if err != nil {
 			return err
 		}

@@ -1,9 +1,8 @@
 // Package patch builds what the operator writes to a workload: an apply configuration with its own fields and
-// nothing else, and the patch that mends what an apply cannot.
+// nothing else, and what mends the template where an apply cannot.
 package patch
 
 import (
-	"encoding/json"
 	"fmt"
 	"path"
 	"slices"
@@ -134,37 +133,36 @@ func (f *Fields) foreignVolume(v *corev1.Volume) bool {
 		func(a, b corev1.KeyToPath) bool { return a.Key == b.Key && a.Path == b.Path })
 }
 
-type object = map[string]any
-
-// Mend is the strategic merge patch that puts the operator's fields in place of whatever is in its entries, as one
-// change of the template. An apply cannot: it leaves the other fields of an entry, and both together are invalid.
-func Mend(t Target, f Fields) ([]byte, error) {
-	container, spec := object{"name": f.Container}, object{}
-	spec["containers"] = []any{container}
-	if f.Artefact == render.ArtefactStargate {
-		source := object{"$patch": "replace", "name": f.Revision}
-		if items := f.items(); items != nil {
-			source["items"] = items
-		}
-		spec["volumes"] = []any{object{"name": workload.VolumeName, "$retainKeys": []string{"name", "configMap"}, "configMap": source}}
-		container["volumeMounts"] = []any{object{
-			"mountPath": f.dir(), "name": workload.VolumeName, "readOnly": true, "subPath": nil, "subPathExpr": nil,
-		}}
-	} else {
-		var env []any
+// Mend puts the operator's fields in place of whatever is in its entries, in the complete template as it is stored.
+// An apply cannot: it leaves the other fields of an entry, and both together are invalid. Everything else stays as
+// and where it is.
+func Mend(template *corev1.PodTemplateSpec, f Fields) {
+	spec := &template.Spec
+	i := slices.IndexFunc(spec.Containers, func(c corev1.Container) bool { return c.Name == f.Container })
+	if i < 0 {
+		return
+	}
+	container := &spec.Containers[i]
+	if f.Artefact == render.ArtefactGateway {
 		for _, name := range render.GatewayVariableNames() {
-			env = append(env, object{"name": name, "value": nil, "valueFrom": object{
-				"$patch": "replace", "configMapKeyRef": object{"name": f.Revision, "key": name},
-			}})
+			put(&container.Env, corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: f.Revision}, Key: name,
+			}}}, func(e corev1.EnvVar) bool { return e.Name == name })
 		}
-		container["env"] = env
+		return
 	}
-	data, err := json.Marshal(object{
-		"metadata": object{"resourceVersion": t.ResourceVersion, "annotations": object{workload.AnnotationPlane: f.Plane}},
-		"spec":     object{"template": object{"spec": spec}},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("patch for %s %s/%s: %w", t.Kind, t.Namespace, t.Name, err)
+	put(&container.VolumeMounts, corev1.VolumeMount{Name: workload.VolumeName, MountPath: f.dir(), ReadOnly: true},
+		func(m corev1.VolumeMount) bool { return m.MountPath == f.dir() })
+	put(&spec.Volumes, corev1.Volume{Name: workload.VolumeName, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: f.Revision}, Items: f.items(),
+	}}}, func(v corev1.Volume) bool { return v.Name == workload.VolumeName })
+}
+
+// put replaces the entry that is meant, or appends one.
+func put[T any](list *[]T, entry T, meant func(T) bool) {
+	if i := slices.IndexFunc(*list, meant); i >= 0 {
+		(*list)[i] = entry
+		return
 	}
-	return data, nil
+	*list = append(*list, entry)
 }

@@ -54,7 +54,7 @@ func newSite(ctx context.Context, l layout) *site {
 	GinkgoHelper()
 	namespace, err := env.Namespace(ctx, "rollout")
 	Expect(err).NotTo(HaveOccurred())
-	s := &site{ctx: ctx, namespace: namespace}
+	s := &site{ctx: context.WithoutCancel(ctx), namespace: namespace} // of use beyond a BeforeEach
 	stop := kubelet.Observe(namespace, s.watch)
 	DeferCleanup(func() {
 		stop()

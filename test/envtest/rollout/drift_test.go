@@ -1,0 +1,167 @@
+package rollout
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/render"
+	"github.com/routing-operator/routing-operator/test/fixtures"
+)
+
+// upgrade changes the router's image as a chart does.
+func upgrade(s *site, tag string) {
+	GinkgoHelper()
+	change(s, s.router.(*appsv1.Deployment), func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[0].Image = fixtures.RouterRepository + ":" + tag
+	})
+}
+
+// ownedAlone tells whether what the operator owns of the workload it owns by apply only, and nobody else beside it.
+func (s *site) ownedAlone(ctx context.Context, name string) func(Gomega) {
+	return func(g Gomega) {
+		d := &appsv1.Deployment{}
+		g.Expect(admin.Get(ctx, s.key(name), d)).To(Succeed())
+		for _, entry := range d.ManagedFields {
+			owns := strings.Contains(string(entry.FieldsV1.Raw), "STARGATE_LAST_CLUSTER")
+			applies := entry.Manager == "routing-operator" && entry.Operation == "Apply"
+			g.Expect(owns).To(Equal(applies), "%s by %s", entry.Manager, entry.Operation)
+		}
+	}
+}
+
+var _ = Describe("What is the operator's and was taken is taken back", func() {
+	var s *site
+	var policy *v1alpha1.RoutingPolicy
+	BeforeEach(func(ctx SpecContext) {
+		s = newSite(ctx, layout{})
+		s.plane()
+		policy = s.policy("llama", flagged("a"))
+		s.settled(policy)
+	})
+	// A person broke the order; what is judged is that it is mended.
+	restored := func() {
+		GinkgoHelper()
+		Eventually(func(g Gomega) {
+			on, all := s.memories()
+			g.Expect(on).To(Equal(all))
+			g.Expect(all).To(Equal(2))
+			g.Expect(s.flagsOn()).To(Equal([]string{"a"}))
+		}).Should(Succeed())
+		s.settled(policy)
+	}
+
+	It("after kubectl set env, by one change of the template, and owned as before", func(ctx SpecContext) {
+		s.unwatched()
+		before := s.counts()
+		run(env.Kubectl(ctx, "set", "env", "-n", s.namespace, "deployment/"+fixtures.Gateway, "STARGATE_LAST_CLUSTER_ENABLED=false"))
+		Eventually(func() int { return s.since(before)[1] }).Should(Equal(2), "theirs and ours")
+		restored()
+		Expect(s.since(before)[1]).To(Equal(2))
+		Eventually(s.ownedAlone(ctx, fixtures.Gateway)).Should(Succeed())
+
+		By("letting go of it afterwards without a remainder")
+		change(s, policy, func(p *v1alpha1.RoutingPolicy) { p.Spec.Models[0].LastClusterAffinity = nil })
+		Eventually(func() int { on, _ := s.memories(); return on }).Should(BeZero())
+		d := &appsv1.Deployment{}
+		Expect(admin.Get(ctx, s.key(fixtures.Gateway), d)).To(Succeed())
+		for _, e := range d.Spec.Template.Spec.Containers[0].Env {
+			Expect(e.Name).NotTo(HavePrefix("STARGATE_LAST_CLUSTER"))
+		}
+	})
+
+	It("after kubectl rollout undo", func(ctx SpecContext) {
+		s.unwatched()
+		before := s.counts()
+		run(env.Kubectl(ctx, "rollout", "undo", "-n", s.namespace, "deployment/"+fixtures.Gateway))
+		Eventually(func() int { return s.since(before)[1] }).Should(Equal(2))
+		restored()
+	})
+
+	It("after the volume was given another source", func(ctx SpecContext) {
+		before := s.counts()
+		s.unwatched()
+		run(env.Kubectl(ctx, "patch", "-n", s.namespace, "deployment/"+fixtures.Router, "--type=json", "-p",
+			`[{"op":"replace","path":"/spec/template/spec/volumes/0","value":{"name":"routing-lb-config","emptyDir":{}}}]`))
+		Eventually(func() int { return s.since(before)[0] }).Should(Equal(2))
+		restored()
+	})
+
+	It("after a path within the volume was put into the mount", func(ctx SpecContext) {
+		before := s.counts()
+		s.unwatched()
+		run(env.Kubectl(ctx, "patch", "-n", s.namespace, "deployment/"+fixtures.Router, "--type=json", "-p",
+			`[{"op":"add","path":"/spec/template/spec/containers/0/volumeMounts/0/subPath","value":"nowhere"}]`))
+		Eventually(func() int { return s.since(before)[0] }).Should(Equal(2))
+		restored()
+	})
+
+	It("after a revision was deleted or made anew with other content", func(ctx SpecContext) {
+		before := s.counts()
+		plane := s.stored()
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(plane), plane)).To(Succeed())
+		name := plane.Status.Stargate.Revision
+		cm := &corev1.ConfigMap{}
+		Expect(admin.Get(ctx, s.key(name), cm)).To(Succeed())
+		wanted := cm.Data[render.LBConfigKey]
+		intact := func() string {
+			found := &corev1.ConfigMap{}
+			if err := admin.Get(ctx, s.key(name), found); err != nil {
+				return err.Error()
+			}
+			return found.Data[render.LBConfigKey]
+		}
+		Expect(admin.Delete(ctx, cm)).To(Succeed())
+		Eventually(intact).Should(Equal(wanted))
+
+		Expect(admin.Get(ctx, s.key(name), cm)).To(Succeed())
+		forged := cm.DeepCopy()
+		forged.ResourceVersion, forged.UID = "", ""
+		forged.Data = map[string]string{render.LBConfigKey: `{"models":{}}`}
+		Expect(admin.Delete(ctx, cm)).To(Succeed())
+		Expect(client.IgnoreAlreadyExists(admin.Create(ctx, forged))).To(Succeed())
+		Eventually(intact).Should(Equal(wanted))
+		s.settled(policy)
+		Expect(s.since(before)).To(Equal([]int{0, 0}))
+	})
+
+	It("after the annotation was removed", func(ctx SpecContext) {
+		before := s.counts()
+		run(env.Kubectl(ctx, "annotate", "-n", s.namespace, "deployment/"+fixtures.Router, "routing.nvcf.io/plane-"))
+		Eventually(func() string {
+			d := &appsv1.Deployment{}
+			if err := admin.Get(ctx, s.key(fixtures.Router), d); err != nil {
+				return err.Error()
+			}
+			return d.Annotations["routing.nvcf.io/plane"]
+		}).WithTimeout(10 * time.Second).Should(Equal(planeName))
+		Expect(s.since(before)).To(Equal([]int{0, 0}))
+	})
+
+	It("and a chart's upgrade to another image goes through without undoing anything", func(ctx SpecContext) {
+		before := s.counts()
+		upgrade(s, "0.22.1")
+		s.settled(policy)
+		Eventually(func() []int { return s.since(before) }).Should(Equal([]int{1, 0}))
+		restored()
+	})
+
+	It("and a downgrade below the flag re-renders for the old release and switches the memory off", func(ctx SpecContext) {
+		s.unwatched()
+		upgrade(s, fixtures.TagV1)
+		Eventually(func() int { on, _ := s.memories(); return on }).Should(BeZero())
+		Eventually(s.flagsOn).Should(BeEmpty())
+		s.conditioned(policy, v1alpha1.ConditionReady, "True", "Limited")
+
+		By("upgrading again")
+		upgrade(s, fixtures.TagV3)
+		restored()
+	})
+})
