@@ -58,10 +58,11 @@ func ReadPolicies(label string, files ...File) (*Policies, error) {
 				break
 			}
 			source := fmt.Sprintf("%s, document %d", file.Name, number)
-			if err == nil {
-				err = p.read(doc, source, owner)
+			if err != nil {
+				all = append(all, fmt.Errorf("%s: %w", source, err))
+				break
 			}
-			all = append(all, err)
+			all = append(all, p.read(doc, source, owner))
 		}
 	}
 	if err := errors.Join(all...); err != nil {
@@ -86,18 +87,20 @@ func planeOf(p *v1alpha1.RoutingPolicy) string {
 
 // read takes one document in. Owner maps each model to the source of its policy.
 func (p *Policies) read(doc []byte, source string, owner map[string]string) error {
-	kind := metav1.TypeMeta{}
-	if err := yaml.Unmarshal(doc, &kind); err != nil {
+	content := map[string]any{}
+	if err := yaml.Unmarshal(doc, &content); err != nil {
 		return fmt.Errorf("%s: not valid YAML: %w", source, err)
 	}
 	root := field.NewPath("spec")
+	version, _ := content["apiVersion"].(string)
+	kind, _ := content["kind"].(string)
 	switch {
-	case kind == metav1.TypeMeta{} && len(bytes.TrimSpace(withoutComments(doc))) == 0:
+	case len(content) == 0:
 		return nil
-	case kind.APIVersion != v1alpha1.GroupVersion.String():
-		p.Skipped = append(p.Skipped, fmt.Sprintf("%s: skipped, it is a %s of %s", source, cmp.Or(kind.Kind, "document without kind"), cmp.Or(kind.APIVersion, "no apiVersion")))
+	case version != v1alpha1.GroupVersion.String():
+		p.Skipped = append(p.Skipped, fmt.Sprintf("%s: skipped, it is a %s of %s", source, cmp.Or(kind, "document without kind"), cmp.Or(version, "no apiVersion")))
 		return nil
-	case kind.Kind == "RoutingPolicy":
+	case kind == "RoutingPolicy":
 		policy := v1alpha1.RoutingPolicy{}
 		if err := decode(doc, source, &policy); err != nil {
 			return err
@@ -113,7 +116,7 @@ func (p *Policies) read(doc []byte, source string, owner map[string]string) erro
 		}
 		p.policies = append(p.policies, policy)
 		return nil
-	case kind.Kind == "RoutingPlane":
+	case kind == "RoutingPlane":
 		plane := v1alpha1.RoutingPlane{}
 		if err := decode(doc, source, &plane); err != nil {
 			return err
@@ -126,17 +129,7 @@ func (p *Policies) read(doc []byte, source string, owner map[string]string) erro
 		anywhere := validate.Options{AllowedPathPrefixes: []string{validate.DefaultPathPrefix, path.Dir(plane.Spec.Stargate.ConfigPath)}}
 		return inFile(source, validate.Plane(&plane.Spec, root, anywhere))
 	}
-	return fmt.Errorf("%s: kind: %q: must be RoutingPolicy or RoutingPlane", source, kind.Kind)
-}
-
-func withoutComments(doc []byte) []byte {
-	var kept []byte
-	for line := range bytes.Lines(doc) {
-		if text := bytes.TrimSpace(line); !bytes.HasPrefix(text, []byte("#")) && !bytes.HasPrefix(text, []byte("---")) {
-			kept = append(kept, line...)
-		}
-	}
-	return kept
+	return fmt.Errorf("%s: kind: %q: must be RoutingPolicy or RoutingPlane", source, kind)
 }
 
 // Flag is how a variant sets the lastClusterAffinity of the policies.
@@ -182,7 +175,7 @@ func (v *Variant) Models() []string {
 // say anything about lastClusterAffinity once with the flag off and once on. The warnings tell what the release does not
 // know, what is not simulated of it, and what validation warns about.
 func (p *Policies) Variants(r release.Release) (variants []Variant, warnings []string, err error) {
-	warnings = p.Skipped
+	warnings = slices.Clone(p.Skipped)
 	for i := range p.policies {
 		found := validate.PolicyWarnings(&p.policies[i].Spec, field.NewPath("spec"), validate.Only(r.Generation))
 		for _, line := range validate.Lines(found, 0) {

@@ -1,35 +1,16 @@
 package simulate
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"k8s.io/utils/ptr"
 
-	"github.com/routing-operator/routing-operator/internal/render"
 	"github.com/routing-operator/routing-operator/internal/routing"
 )
-
-// Setup is what a run needs. Site and Workload have their defaults filled in, as ReadSite, DefaultSite and so on
-// give them.
-type Setup struct {
-	Site     Site
-	Workload Workload
-	// Trace replaces the workload's sessions; nil: there is none.
-	Trace   []TraceRequest
-	Variant Variant
-	Seed    uint64
-	// Progress is told now and then what share of the time is simulated; nil: nobody is.
-	Progress func(share float64)
-	// Record is told of every request that arrives; nil: nobody is.
-	Record func(TraceRequest)
-}
 
 // Run simulates one variant.
 func Run(ctx context.Context, setup Setup) (*Result, error) {
@@ -90,47 +71,6 @@ type model struct {
 	figures *figures
 }
 
-// replica is one process of Stargate.
-type replica struct {
-	router *routing.Router
-	rng    *rand.Rand
-	// views by model, pending by cluster.
-	views   []view
-	pending []pending
-}
-
-// view is what a replica sees of the clusters that serve a model. Clusters are in the order of the snapshot, and places has
-// each cluster's index in it, -1: it is no candidate.
-type view struct {
-	snapshot *routing.Snapshot
-	clusters []int32
-	places   []int
-}
-
-// pending is what a replica has assigned to a cluster and does not see in its statistics yet. A part of it is still on
-// its way.
-type pending struct{ requests, tokens, away, tokensAway uint64 }
-
-func (p *pending) assign(tokens uint64) {
-	p.requests++
-	p.tokens += tokens
-	p.away++
-	p.tokensAway += tokens
-}
-
-func (p *pending) arrive(tokens uint64) {
-	p.away--
-	p.tokensAway -= tokens
-}
-
-func (p *pending) drop(tokens uint64) {
-	p.requests--
-	p.tokens -= tokens
-}
-
-// publish drops what the statistics include from now on.
-func (p *pending) publish() { p.requests, p.tokens = p.away, p.tokensAway }
-
 // request is a request on its way.
 type request struct {
 	turn
@@ -173,193 +113,6 @@ func (r *request) demand(s *sim) demand {
 		d.prefix = sharedPrefix(r.key.id)
 	}
 	return d
-}
-
-func newSim(setup Setup) (*sim, error) {
-	s := &sim{Setup: setup, draw: newSessionRand()}
-	s.ttl = cmp.Or(setup.Variant.TTL, ptr.Deref(setup.Site.Gateway.TTL, Duration{}).Duration, render.DefaultTTL)
-	s.duration = ptr.Deref(setup.Workload.Duration, Duration{Duration: defaultDuration}).Duration
-	if setup.Workload.Duration == nil && setup.Trace != nil {
-		s.duration = (setup.Trace[len(setup.Trace)-1].Time + time.Second).Truncate(time.Second)
-	}
-	if warmup := setup.Workload.Warmup.Duration; warmup >= s.duration {
-		return nil, fmt.Errorf("the warm-up of %v takes all of the %v that are simulated; shorten warmup in the workload", warmup, s.duration)
-	}
-	source := randomness(setup.Seed, "replicas of requests", 0)
-	s.assign = rand.New(&source)
-	if err := s.addModels(); err != nil {
-		return nil, err
-	}
-	s.addClusters()
-	for i, m := range s.models {
-		m.figures = newFigures(len(s.clusters), s.duration)
-		if !slices.ContainsFunc(s.clusters, func(c *cluster) bool { return c.serves[i] }) {
-			return nil, fmt.Errorf("no cluster of the site serves model %q; add it to the models of one", m.name)
-		}
-	}
-	if err := s.addReplicas(); err != nil {
-		return nil, err
-	}
-	if setup.Trace != nil {
-		s.startReplay()
-		return s, nil
-	}
-	for i, g := range s.traffics {
-		if at, ok := g.next(0); ok {
-			s.come(at, sessionStart, int32(i))
-		}
-	}
-	return s, nil
-}
-
-// trafficByModel is the traffic of each model that is simulated: the workload's, where it has an entry without a model all
-// of the configuration, and those of the trace.
-func (s *Setup) trafficByModel() map[string]*Traffic {
-	var everyOther *Traffic
-	byName := map[string]*Traffic{}
-	for i := range s.Workload.Traffic {
-		t := &s.Workload.Traffic[i]
-		if t.Model == "" {
-			everyOther = t
-			continue
-		}
-		byName[t.Model] = t
-	}
-	var names []string
-	if everyOther != nil {
-		names = s.Variant.Models()
-	}
-	for i := range s.Trace {
-		names = append(names, s.Trace[i].Model)
-	}
-	byDefault(&everyOther, DefaultWorkload().Traffic[0])
-	for _, name := range names {
-		if byName[name] == nil {
-			t := *everyOther
-			t.Model = name
-			byName[name] = &t
-		}
-	}
-	return byName
-}
-
-// Warnings tells which models of the configuration get no traffic, and which of the traffic have no entry in the
-// configuration.
-func (s *Setup) Warnings() []string {
-	var warnings []string
-	traffic := s.trafficByModel()
-	for _, name := range s.Variant.Models() {
-		if traffic[name] == nil {
-			warnings = append(warnings, fmt.Sprintf("model %q of %s is not simulated: the workload has no traffic for it", name, s.Variant.Policy))
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(traffic)) {
-		if _, ok := s.Variant.Plane.Models[name]; !ok {
-			warnings = append(warnings, fmt.Sprintf("model %q has no entry in %s: the default algorithm decides about it", name, s.Variant.Policy))
-		}
-	}
-	return warnings
-}
-
-// addModels settles which models there are.
-func (s *sim) addModels() error {
-	traffic := s.trafficByModel()
-	if len(traffic) == 0 {
-		return errors.New("no model: the files have no RoutingPolicy; name a model in the traffic of the workload")
-	}
-	for i, name := range slices.Sorted(maps.Keys(traffic)) {
-		s.models = append(s.models, &model{name: name, headers: traffic[name]})
-		s.traffics = append(s.traffics, newTraffic(traffic[name], int32(i), s.Seed, s.newKey))
-	}
-	return nil
-}
-
-func (s *sim) newKey(name string) *affinityKey {
-	s.keyIDs++
-	return &affinityKey{id: s.keyIDs, name: name, last: -1}
-}
-
-func (s *sim) addClusters() {
-	for i := range s.Site.Clusters {
-		spec := &s.Site.Clusters[i]
-		serves := make([]bool, len(s.models))
-		for m := range s.models {
-			serves[m] = len(spec.Models) == 0 || slices.Contains(spec.Models, s.models[m].name)
-		}
-		for n, name := range spec.names() {
-			s.clusters = append(s.clusters, &cluster{
-				name: name, serves: serves, slots: *spec.Slots,
-				prefillRate: *spec.PrefillTokensPerSecond, decodeRate: *spec.DecodeTokensPerSecond, maxInputTPS: *spec.MaxInputTokensPerSecond,
-				oneWay: spec.RTT.Duration / 2, timeline: spec.Timeline, period: spec.TimelinePeriod.Duration,
-				shift: time.Duration(n) * spec.TimelineShift.Duration,
-				up:    true, factor: 1, cache: newKVCache(*spec.KVTokens), load: newSeries(windows, s.duration),
-			})
-		}
-	}
-	slices.SortFunc(s.clusters, func(a, b *cluster) int { return cmp.Compare(a.name, b.name) })
-	interval := s.Site.StatisticsInterval.Duration
-	for i, c := range s.clusters {
-		c.published = c.statistics()
-		s.events.push(interval/time.Duration(len(s.clusters))*time.Duration(i+1), publication, int32(i), 0)
-		if len(c.timeline) > 0 {
-			s.events.push(c.shift+c.timeline[0].At.Duration, timelineMoment, int32(i), 0)
-		}
-	}
-}
-
-func (s *sim) addReplicas() error {
-	for i := range *s.Site.Replicas {
-		router, err := routing.NewRouter(s.Variant.Plane, routing.Options{})
-		if err != nil {
-			return err
-		}
-		source := randomness(s.Seed, "replica", uint64(i))
-		s.replicas = append(s.replicas, &replica{router: router, rng: rand.New(&source), views: make([]view, len(s.models)), pending: make([]pending, len(s.clusters))})
-	}
-	return s.setCandidates()
-}
-
-// setCandidates makes the views anew, for other clusters are up.
-func (s *sim) setCandidates() error {
-	for _, r := range s.replicas {
-		for m := range s.models {
-			v := view{places: make([]int, len(s.clusters))}
-			var candidates []routing.Candidate
-			for i, c := range s.clusters {
-				v.places[i] = -1
-				if c.up && c.serves[m] {
-					v.places[i] = len(candidates)
-					v.clusters = append(v.clusters, int32(i))
-					candidates = append(candidates, r.sees(c, int32(i)))
-				}
-			}
-			var err error
-			if v.snapshot, err = routing.NewSnapshot(candidates); err != nil {
-				return err
-			}
-			r.views[m] = v
-		}
-	}
-	return nil
-}
-
-// sees is what the replica knows of a cluster: what it published last, and the replica's own assignments since.
-func (r *replica) sees(c *cluster, i int32) routing.Candidate {
-	seen, own := c.published, &r.pending[i]
-	seen.Running += own.requests
-	seen.Queued += own.requests
-	seen.QueuedInputTokens += own.tokens
-	return seen
-}
-
-// look brings a replica's views of a cluster up to date.
-func (s *sim) look(r *replica, i int32) {
-	seen := r.sees(s.clusters[i], i)
-	for m := range r.views {
-		if at := r.views[m].places[i]; at >= 0 {
-			r.views[m].snapshot.Update(at, seen)
-		}
-	}
 }
 
 // come schedules an arrival, unless the time is over.

@@ -3,6 +3,7 @@ package cmd
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -151,6 +152,25 @@ func TestFilesThatTheDocumentationNamesAreThere(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+func TestTheDocumentedResultsAreWhatTheCommandShows(t *testing.T) {
+	doc, err := os.ReadFile("../../../docs/simulation-results.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir("../../../config/samples/simulation")
+	for _, site := range []string{"sites/overflow.yaml", "sites/saturated-rank-1.yaml"} {
+		var out bytes.Buffer
+		c := New(genericiooptions.IOStreams{Out: &out, ErrOut: io.Discard})
+		c.SetArgs([]string{"-f", "policies/wait-and-widen.yaml", "--compare", "policies/pulsar-wait-and-widen.yaml", "--site", site, "--workload", "workloads/multi-turn.yaml"})
+		if err := c.ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(doc, out.Bytes()) {
+			t.Errorf("docs/simulation-results.md does not have this table:\n%s", &out)
 		}
 	}
 }
