@@ -14,11 +14,6 @@ func BenchmarkMillion(b *testing.B) {
 				for b.Loop() {
 					r := run(b, Setup{Site: site, Workload: workload, Variant: v, Seed: 1})
 					b.ReportMetric(float64(r.Models[0].Requests), "requests")
-					b.ReportMetric(r.Models[0].KVReuse, "reuse")
-					b.ReportMetric(r.Models[0].LeftShare, "left")
-					b.ReportMetric(r.Models[0].TTFT.P99, "p99ms")
-					b.ReportMetric(r.Models[0].TTFT.P50, "p50ms")
-					b.ReportMetric(float64(r.Models[0].Failed), "failed")
 				}
 			})
 		}
