@@ -24,7 +24,9 @@ import (
 )
 
 func isGone(o client.Object) func() bool {
-	return func() bool { return apierrors.IsNotFound(admin.Get(context.Background(), client.ObjectKeyFromObject(o), o)) }
+	return func() bool {
+		return apierrors.IsNotFound(admin.Get(context.Background(), client.ObjectKeyFromObject(o), o))
+	}
 }
 
 var _ = Describe("The life of a plane", func() {

@@ -101,19 +101,19 @@ type manager struct {
 }
 
 // startManager starts one that can be told from others, at the API server, by its user agent.
-func startManager(ctx context.Context, agent string, configure ...func(*ctrl.Options)) *manager {
+func startManager(ctx context.Context, agent string, configure ...func(*rest.Config)) *manager {
 	GinkgoHelper()
 	config := rest.CopyConfig(rights)
 	config.UserAgent = agent
+	for _, change := range configure {
+		change(config)
+	}
 	options := ctrl.Options{
 		Scheme:  scheme(),
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache:   cache.Options{},
 	}
 	controllers.Configure(&options)
-	for _, change := range configure {
-		change(&options)
-	}
 	mgr, err := ctrl.NewManager(config, options)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(index.Setup(ctx, mgr.GetFieldIndexer())).To(Succeed())
