@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -66,7 +65,7 @@ func (r *PlaneReconciler) gather(ctx context.Context, plane *v1alpha1.RoutingPla
 	}
 	w := &g.seen.world
 	w.Now = now
-	w.Plane = planeSettings(plane)
+	w.Plane = rollout.Settings(plane)
 	for _, collect := range []func() error{g.namespace, g.revisions, g.configuration, g.workloads} {
 		if err := collect(); err != nil {
 			return nil, err
@@ -82,40 +81,6 @@ func (r *PlaneReconciler) gather(ctx context.Context, plane *v1alpha1.RoutingPla
 		}
 	}
 	return g.seen, nil
-}
-
-// planeSettings fills in the defaults of a plane that was stored without them.
-func planeSettings(plane *v1alpha1.RoutingPlane) rollout.Plane {
-	spec := &plane.Spec
-	duration := func(d *metav1.Duration, otherwise time.Duration) time.Duration {
-		if d == nil {
-			return otherwise
-		}
-		return d.Duration
-	}
-	settings := rollout.Plane{
-		Namespace: plane.Namespace, Name: plane.Name, Generation: plane.Generation,
-		Deleted:          timeOf(plane.DeletionTimestamp),
-		Paused:           spec.Rollout.Paused,
-		Pin:              spec.Rollout.Pin,
-		QuietPeriod:      duration(spec.Rollout.QuietPeriod, 5*time.Second),
-		MinInterval:      duration(spec.Rollout.MinInterval, 0),
-		GatewayWarmup:    duration(spec.Rollout.GatewayWarmup, duration(spec.LastCluster.TTL, render.DefaultTTL)),
-		Waves:            spec.Rollout.Waves,
-		WaveInterval:     duration(spec.Rollout.WaveInterval, 5*time.Minute),
-		ProgressDeadline: duration(spec.Rollout.ProgressDeadline, 15*time.Minute),
-		DeletionPolicy:   cmp.Or(spec.DeletionPolicy, v1alpha1.DeletionUnwind),
-		HistoryLimit:     int(ptr.Deref(spec.RevisionHistoryLimit, 10)),
-		ConfigPath:       cmp.Or(spec.Stargate.ConfigPath, defaultConfigPath),
-		ConfigPathCheck:  cmp.Or(spec.Stargate.ConfigPathCheck, v1alpha1.ConfigPathCheckArguments),
-		LastCluster:      spec.LastCluster,
-		Retry:            plane.Annotations[rollout.RetryAnnotation],
-		Status:           *plane.Status.DeepCopy(),
-	}
-	if len(settings.Waves) == 0 {
-		settings.Waves = defaultWaves
-	}
-	return settings
 }
 
 func (g *gatherer) namespace() error {

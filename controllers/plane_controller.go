@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -25,11 +24,6 @@ import (
 	"github.com/routing-operator/routing-operator/internal/rollout"
 	"github.com/routing-operator/routing-operator/internal/validate"
 )
-
-// Defaults of a plane that was stored without them.
-const defaultConfigPath = "/etc/routing-operator/lb-config.json"
-
-var defaultWaves = []intstr.IntOrString{intstr.FromInt32(1), intstr.FromString("100%")}
 
 // PlaneReconciler brings planes' workloads to what their policies ask for.
 type PlaneReconciler struct {

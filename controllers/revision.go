@@ -4,62 +4,36 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"github.com/routing-operator/routing-operator/internal/lbconfig"
 	"github.com/routing-operator/routing-operator/internal/release"
 	"github.com/routing-operator/routing-operator/internal/render"
+	"github.com/routing-operator/routing-operator/internal/revision"
 	"github.com/routing-operator/routing-operator/internal/rollout"
-	"github.com/routing-operator/routing-operator/internal/workload"
 )
 
 // Labels and annotations of revisions.
 const (
-	labelManagedBy = "app.kubernetes.io/managed-by"
-	labelPlane     = "routing.nvcf.io/plane"
-	labelArtefact  = "routing.nvcf.io/artefact"
+	labelManagedBy = revision.LabelManagedBy
+	labelArtefact  = revision.LabelArtefact
 
-	// annotationPlane holds the plane's name whole, which may be too long for a label.
-	annotationPlane   = "routing.nvcf.io/plane"
-	annotationWave    = "routing.nvcf.io/wave"
-	annotationRecords = "routing.nvcf.io/records"
+	annotationPlane   = revision.AnnotationPlane
+	annotationWave    = revision.AnnotationWave
+	annotationRecords = revision.AnnotationRecords
 )
 
 // revisionLabels select the revisions of a plane.
-func revisionLabels(plane string) map[string]string {
-	return map[string]string{labelManagedBy: workload.FieldManager, labelPlane: labelValue(plane)}
-}
+func revisionLabels(plane string) map[string]string { return revision.Labels(plane) }
 
-// labelValue is a valid label value for any name: the name itself, or its beginning and a hash.
-func labelValue(name string) string {
-	if len(validation.IsValidLabelValue(name)) == 0 {
-		return name
-	}
-	const hash = 16
-	cut := name[:min(len(name), validation.LabelValueMaxLength-hash-1)]
-	return strings.TrimRight(cut, "-._") + "-" + shortHash(name)[:hash]
-}
-
-// newRevision makes the ConfigMap of a revision. It has no owner: it must outlive the plane where a template
-// still names it.
+// newRevision makes the ConfigMap of a revision.
 func newRevision(namespace, plane string, step *rollout.Step) *corev1.ConfigMap {
-	labels := revisionLabels(plane)
-	labels[labelArtefact] = step.Artefact
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: step.Revision, Labels: labels,
-			Annotations: map[string]string{annotationPlane: plane, annotationWave: strconv.Itoa(step.Wave)},
-		},
-		Immutable: ptr.To(true),
-		Data:      step.Data,
-	}
+	return revision.New(namespace, plane, step.Revision, step.Artefact, step.Data, step.Wave)
 }
 
 // record is a rollout.Record as an annotation holds it.

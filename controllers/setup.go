@@ -129,24 +129,27 @@ const (
 	indexManaged = "managed" // of workloads: the plane in their annotation
 )
 
+// fieldIndexes are everything by which the controllers find objects.
+var fieldIndexes = []struct {
+	object client.Object
+	name   string
+	keys   client.IndexerFunc
+}{
+	{&appsv1.ControllerRevision{}, indexPlane, func(o client.Object) []string {
+		if plane, ok := planeOfRevision(o.(*appsv1.ControllerRevision)); ok {
+			return []string{plane.String()}
+		}
+		return nil
+	}},
+	{&appsv1.ControllerRevision{}, indexOwner, ownerKeys},
+	{&appsv1.ReplicaSet{}, indexOwner, ownerKeys},
+	{&corev1.Pod{}, indexOwner, ownerKeys},
+	{&appsv1.Deployment{}, indexManaged, managedKeys},
+	{&appsv1.StatefulSet{}, indexManaged, managedKeys},
+}
+
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, index := range []struct {
-		object client.Object
-		name   string
-		keys   client.IndexerFunc
-	}{
-		{&appsv1.ControllerRevision{}, indexPlane, func(o client.Object) []string {
-			if plane, ok := planeOfRevision(o.(*appsv1.ControllerRevision)); ok {
-				return []string{plane.String()}
-			}
-			return nil
-		}},
-		{&appsv1.ControllerRevision{}, indexOwner, ownerKeys},
-		{&appsv1.ReplicaSet{}, indexOwner, ownerKeys},
-		{&corev1.Pod{}, indexOwner, ownerKeys},
-		{&appsv1.Deployment{}, indexManaged, managedKeys},
-		{&appsv1.StatefulSet{}, indexManaged, managedKeys},
-	} {
+	for _, index := range fieldIndexes {
 		if err := indexer.IndexField(ctx, index.object, index.name, index.keys); err != nil {
 			return fmt.Errorf("adding the index %q of %T: %w", index.name, index.object, err)
 		}
