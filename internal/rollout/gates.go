@@ -84,7 +84,7 @@ func (w *Workload) progress() string {
 	}
 	text += fmt.Sprintf(", %d left on the old one", len(old))
 	if i := slices.IndexFunc(old, func(pod *Pod) bool { return pod.Crash != nil }); i >= 0 {
-		text += fmt.Sprintf("; there pod %s exits (%d restarts)", old[i].Name, old[i].Crash.Restarts)
+		text += fmt.Sprintf("; of these, pod %s exits (%d restarts)", old[i].Name, old[i].Crash.Restarts)
 	}
 	return text
 }

@@ -102,7 +102,7 @@ func (p *pass) memoryOff(explicit bool) bool {
 				p.w.Stargate.Release().Version, g.Kind, g.Name, name), p.flagsGone, true)
 			return true
 		}
-		p.letGo(g, fmt.Sprintf("no flag is wanted any more, so the memory goes off: letting go of %s %s", g.Kind, g.Name), p.flagsGone)
+		p.letGo(g, "no flag needs the memory any more", p.flagsGone)
 		return true
 	}
 	for i := range p.w.Gateways {
@@ -158,8 +158,13 @@ func (p *pass) rollGateway(g *Workload, name string, data map[string]string, why
 	return true
 }
 
-// letGo gives up every field of the workload as soon as nothing speaks against it, and tells whether it does.
-func (p *pass) letGo(w *Workload, why string, gate func() *reason) bool {
+// letGo gives up every field of the workload as soon as nothing speaks against it, and tells whether it does. The
+// annotation goes last, once the template without the fields is rolled out.
+func (p *pass) letGo(w *Workload, because string, gate func() *reason) bool {
+	why := fmt.Sprintf("letting go of %s %s: %s", w.Kind, w.Name, because)
+	if !w.Touched() {
+		why = fmt.Sprintf("%s %s is let go of: %s", w.Kind, w.Name, because)
+	}
 	if r := first(gate, func() *reason { return p.mayRoll(w, w.crash() != nil) }); r != nil {
 		p.gateway = verdict{reason: r.reason, message: r.message}
 		p.waitFor(r, why)

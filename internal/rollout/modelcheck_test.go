@@ -207,11 +207,14 @@ func explore(t testing.TB, start *site, budget int, goal func(*site, *Plan) bool
 		queue[id].site = nil
 		at.site.now = at.site.now.Add(time.Second)
 
-		plan, err := Make(at.site.world())
-		if err != nil {
-			t.Fatal(err)
+		plan := &Plan{}
+		if !at.site.planeGone {
+			var err error
+			if plan, err = Make(at.site.world()); err != nil {
+				t.Fatal(err)
+			}
+			at.site.check(t, plan)
 		}
-		at.site.check(t, plan)
 		if goal(at.site, plan) {
 			goals = append(goals, int32(id))
 		}
@@ -224,7 +227,7 @@ func explore(t testing.TB, start *site, budget int, goal func(*site, *Plan) bool
 			after.do(t, &some)
 			visit(after, at.left, id, false)
 		}
-		if len(plan.Steps) == 0 {
+		if len(plan.Steps) == 0 && !at.site.planeGone {
 			after := at.site.clone()
 			after.do(t, plan)
 			visit(after, at.left, id, false)
@@ -291,21 +294,44 @@ func done(s *site, plan *Plan) bool {
 	return len(plan.Steps) == 0 && plan.Stage == v1alpha1.StageSettled && plan.Flags.On == 2 && plan.Waiting == nil
 }
 
-func TestEveryReachableStateKeepsTheInvariantsAndReachesTheEnd(t *testing.T) {
-	budget := 1
-	if testing.Short() {
-		budget = 0
-	}
+// outageBudget is how many outages strike on a path of the exploration.
+func outageBudget(t *testing.T) int {
 	if env := os.Getenv("ROLLOUT_OUTAGES"); env != "" {
-		var err error
-		if budget, err = strconv.Atoi(env); err != nil {
+		budget, err := strconv.Atoi(env)
+		if err != nil {
 			t.Fatalf("ROLLOUT_OUTAGES: %v", err)
 		}
+		return budget
 	}
-	for _, kind := range []string{v1alpha1.KindDeployment, v1alpha1.KindStatefulSet} {
-		t.Run(kind, func(t *testing.T) {
-			found := explore(t, small(t, kind), budget, done)
-			t.Logf("explored %d states and %d transitions with up to %d outages", found.states, found.transitions, budget)
-		})
+	if testing.Short() {
+		return 0
+	}
+	return 1
+}
+
+func TestEveryReachableStateKeepsTheInvariantsAndReachesTheEnd(t *testing.T) {
+	ends := map[string]struct {
+		start func(testing.TB, string) *site
+		goal  func(*site, *Plan) bool
+	}{
+		"flags come on": {small, done},
+		"the plane goes": {
+			func(t testing.TB, kind string) *site {
+				s := small(t, kind)
+				s.settle(t)
+				s.plane.Deleted = s.now
+				return s
+			},
+			func(s *site, _ *Plan) bool { return s.planeGone },
+		},
+	}
+	budget := outageBudget(t)
+	for _, end := range slices.Sorted(maps.Keys(ends)) {
+		for _, kind := range []string{v1alpha1.KindDeployment, v1alpha1.KindStatefulSet} {
+			t.Run(end+", "+kind, func(t *testing.T) {
+				found := explore(t, ends[end].start(t, kind), budget, ends[end].goal)
+				t.Logf("explored %d states and %d transitions with up to %d outages", found.states, found.transitions, budget)
+			})
+		}
 	}
 }

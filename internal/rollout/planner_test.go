@@ -366,6 +366,9 @@ func TestDeletingThePlaneUnwindsBackwards(t *testing.T) {
 		if s.gateways[0].template.revision != "" || s.gateways[0].managed {
 			t.Error("the gateway is not let go")
 		}
+		if last := s.log[len(s.log)-1]; !strings.Contains(last, "so its mount and "+s.stargate.template.revision+" stay") {
+			t.Errorf("the last word does not say what stays: %s", last)
+		}
 	})
 	t.Run("a Stargate that reads another file is let go", func(t *testing.T) {
 		s := adoptable(plain("b"))

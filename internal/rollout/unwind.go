@@ -16,14 +16,24 @@ func (p *pass) unwind() error {
 		p.step(Step{Kind: StepRemoveFinalizer, Why: "the plane was deleted and its workloads stay as they are"})
 		return nil
 	}
-	for _, stage := range []func() (bool, error){p.unwindFlags, p.unwindMemory, p.unwindStargate} {
+	for _, stage := range []func() (bool, error){p.unstick, p.unwindFlags, p.unwindMemory, p.unwindStargate} {
 		if busy, err := stage(); busy || err != nil {
 			return err
 		}
 	}
 	p.deleteRevisions(0)
-	p.step(Step{Kind: StepRemoveFinalizer, Why: "the plane was deleted and its workloads were let go"})
+	p.step(Step{Kind: StepRemoveFinalizer, Why: p.released()})
 	return nil
+}
+
+// released says what is left of a plane that was taken out of its workloads.
+func (p *pass) released() string {
+	sg := &p.w.Stargate
+	if !sg.Touched() || !sg.Template.ReadsFile {
+		return "the plane was deleted and its workloads were let go"
+	}
+	return fmt.Sprintf("the plane was deleted; %s %s still reads %s, so its mount and %s stay and belong to nobody: point its arguments elsewhere, then remove volume and mount as docs/adopting.md says",
+		sg.Kind, sg.Name, p.w.Plane.ConfigPath, sg.Template.Revision)
 }
 
 // overdue tells whether unwinding has gone on for the whole deadline without any progress: what is gone or
@@ -40,17 +50,26 @@ func (p *pass) overdue(w *Workload) bool {
 
 func (p *pass) unwindFlags() (bool, error) {
 	sg := &p.w.Stargate
-	current, ok := p.w.Revisions[sg.Template.Revision]
-	if !sg.Found || sg.Deleting || !ok || current.File == nil || p.blocked(sg) != nil {
+	if !sg.Found || sg.Deleting || !sg.Touched() || p.blocked(sg) != nil {
 		return false, nil
 	}
 	p.plan.Stage = v1alpha1.StageWithdrawFlags
-	config, err := render.FromFile(current.File)
-	if err != nil {
-		return true, err
+	// Of a file that is gone the last good one takes the place, or else what the policies still ask for.
+	config := p.w.Config
+	current, there := p.w.Revisions[sg.Template.Revision]
+	there = there && current.File != nil
+	source := &current
+	if !there {
+		source = p.lastGood(sg)
+	}
+	if source != nil {
+		var err error
+		if config, err = render.FromFile(source.File); err != nil {
+			return true, err
+		}
 	}
 	p.adopt(config)
-	if current.Flags.Len() > 0 {
+	if !there || current.Flags.Len() > 0 {
 		name, rendered, err := p.render(render.Flags{})
 		if err != nil {
 			return true, err
@@ -77,7 +96,7 @@ func (p *pass) unwindMemory() (bool, error) {
 				p.wait(r.reason, r.message, r.until)
 				return true, nil
 			}
-			if !p.letGo(g, fmt.Sprintf("the plane was deleted: letting go of %s %s", g.Kind, g.Name), p.always) && p.overdue(g) {
+			if !p.letGo(g, "the plane was deleted", p.always) && p.overdue(g) {
 				continue
 			}
 			return true, nil
@@ -97,12 +116,10 @@ func (p *pass) unwindStargate() (bool, error) {
 	switch {
 	case !sg.Found || sg.Deleting:
 		return false, nil
-	case sg.Touched() && sg.Template.ReadsFile:
-		p.note("%s %s still reads %s: its mount and revision %s stay, and belong to nobody; point its arguments elsewhere, then remove the volume routing-lb-config",
-			sg.Kind, sg.Name, p.w.Plane.ConfigPath, sg.Template.Revision)
+	case sg.Touched() && sg.Template.ReadsFile: // what it reads stays
 		return false, nil
 	case sg.Touched() || sg.Managed:
-		planned := p.letGo(sg, fmt.Sprintf("the plane was deleted: letting go of %s %s, which reads another file", sg.Kind, sg.Name), p.always)
+		planned := p.letGo(sg, "the plane was deleted, and it reads another file", p.always)
 		return planned || !p.overdue(sg), nil
 	case (!sg.settled() || sg.mounts()) && !p.overdue(sg):
 		p.wait(ReasonRollingOut, sg.progress(), time.Time{})
@@ -128,7 +145,7 @@ func (p *pass) former() (bool, error) {
 				"%s %s is no longer named by the plane and still reads %s; its file stays as it is until its arguments point elsewhere", w.Kind, w.Name, p.w.Plane.ConfigPath))
 			continue
 		}
-		p.letGo(w, fmt.Sprintf("the plane names %s %s no longer: letting go of it", w.Kind, w.Name), p.always)
+		p.letGo(w, "the plane names it no longer", p.always)
 		return true, nil
 	}
 	return false, nil
