@@ -84,7 +84,7 @@ With one: plan, status, pause, resume, history, rollback, unpin, retry and relea
 		&cobra.Group{ID: groupFiles, Title: "Without a cluster:"},
 		&cobra.Group{ID: groupCluster, Title: "With a cluster:"},
 	)
-	for _, command := range []*cobra.Command{a.importCommand(), a.validateCommand()} {
+	for _, command := range []*cobra.Command{a.importCommand(), a.validateCommand(), a.renderCommand()} {
 		command.GroupID = groupFiles
 		root.AddCommand(command)
 	}

@@ -243,26 +243,19 @@ func (o *importOptions) write(plane *v1alpha1.RoutingPlane, policies []*v1alpha1
 		names, documents[object.file] = append(names, object.file), data
 	}
 	if o.outFolder == "" {
-		for i, name := range names {
-			if i > 0 {
-				fmt.Fprintln(o.Out, "---")
-			}
-			if _, err := o.Out.Write(documents[name]); err != nil {
-				return fmt.Errorf("writing: %w", err)
-			}
-		}
-		return nil
+		return o.print(names, documents)
 	}
 	return writeFolder(o.outFolder, names, documents)
 }
 
-// writeFolder writes files into a folder that is made where it is missing.
+// writeFolder writes files into a folder, which is made where it is missing.
 func writeFolder(folder string, names []string, content map[string][]byte) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return fmt.Errorf("making the folder: %w", err)
-	}
 	for _, name := range names {
-		if err := os.WriteFile(filepath.Join(folder, name), content[name], 0o644); err != nil {
+		file := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return fmt.Errorf("making the folder: %w", err)
+		}
+		if err := os.WriteFile(file, content[name], 0o644); err != nil {
 			return fmt.Errorf("writing: %w", err)
 		}
 	}

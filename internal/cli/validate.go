@@ -43,12 +43,8 @@ func (f *filesFlags) generations() (validate.Generations, error) {
 	return validate.Only(generation), nil
 }
 
-// review reads and judges the files.
-func (f *filesFlags) review(names []string, stdin io.Reader) (manifests.Set, review.Result, error) {
-	generations, err := f.generations()
-	if err != nil {
-		return manifests.Set{}, review.Result{}, err
-	}
+// review reads and judges files.
+func (f *filesFlags) review(names []string, stdin io.Reader, options review.Options) (manifests.Set, review.Result, error) {
 	set, err := manifests.Read(names, stdin)
 	if err != nil {
 		return set, review.Result{}, err
@@ -57,7 +53,7 @@ func (f *filesFlags) review(names []string, stdin io.Reader) (manifests.Set, rev
 	if err != nil {
 		return set, review.Result{}, err
 	}
-	return set, review.Objects(set, judge, generations), nil
+	return set, review.Objects(set, judge, options), nil
 }
 
 type validateOptions struct {
@@ -111,7 +107,11 @@ func (o *validateOptions) run() error {
 	if !ok {
 		return fmt.Errorf("--output: %q is none; there are text, json and github", o.output)
 	}
-	set, result, err := o.files.review(o.files.names, o.In)
+	generations, err := o.files.generations()
+	if err != nil {
+		return err
+	}
+	set, result, err := o.files.review(o.files.names, o.In, review.Options{Generations: generations})
 	if err != nil {
 		return err
 	}

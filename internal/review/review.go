@@ -79,14 +79,22 @@ func (r *Result) Count(s Severity) (n int) {
 	return n
 }
 
-// Objects reviews a set. The generations are those of the Stargate that may read the policies.
-func Objects(set manifests.Set, judge *admit.Judge, generations validate.Generations) Result {
+// Options of a review.
+type Options struct {
+	// Generations of the Stargate that may read the policies.
+	Generations validate.Generations
+	// ErrorsOnly leaves out the warnings, and the time that it takes to place them.
+	ErrorsOnly bool
+}
+
+// Objects reviews a set.
+func Objects(set manifests.Set, judge *admit.Judge, options Options) Result {
 	reviews := make([]one, len(set.Documents))
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, document := range set.Documents {
 		group.Go(func() error {
-			reviews[i].review(document, judge, generations)
+			reviews[i].review(document, judge, options)
 			return nil
 		})
 	}
@@ -107,7 +115,9 @@ func Objects(set manifests.Set, judge *admit.Judge, generations validate.Generat
 		}
 	}
 	result.Sites = sites(&result)
-	result.Problems = append(result.Problems, together(&result, set.Documents)...)
+	if !options.ErrorsOnly {
+		result.Problems = append(result.Problems, together(&result, set.Documents)...)
+	}
 	slices.SortStableFunc(result.Problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
@@ -122,7 +132,7 @@ type one struct {
 	problems []Problem
 }
 
-func (o *one) review(document *manifests.Document, judge *admit.Judge, generations validate.Generations) {
+func (o *one) review(document *manifests.Document, judge *admit.Judge, options Options) {
 	o.document, o.verdict = document, judge.Review(document.Object, document.JSON)
 	o.refused = len(o.verdict.Errors)+len(o.verdict.Unknown) > 0
 	for _, unknown := range o.verdict.Unknown {
@@ -130,6 +140,9 @@ func (o *one) review(document *manifests.Document, judge *admit.Judge, generatio
 	}
 	for _, err := range o.verdict.Errors {
 		o.problems = append(o.problems, problem(document, Error, err.Field, err.ErrorBody()))
+	}
+	if options.ErrorsOnly {
+		return
 	}
 	for _, duplicate := range document.Duplicates() {
 		p := problem(document, Warning, "", fmt.Sprintf("the key %q stands in this mapping twice; the last one counts and the other is dropped, remove one", duplicate.Key))
@@ -141,9 +154,9 @@ func (o *one) review(document *manifests.Document, judge *admit.Judge, generatio
 	}
 	var warnings []validate.Warning
 	if o.verdict.Policy != nil {
-		warnings = validate.PolicyWarnings(&o.verdict.Policy.Spec, field.NewPath("spec"), generations)
+		warnings = validate.PolicyWarnings(&o.verdict.Policy.Spec, field.NewPath("spec"), options.Generations)
 	} else {
-		warnings = validate.PlaneWarnings(&o.verdict.Plane.Spec, field.NewPath("spec"), generations)
+		warnings = validate.PlaneWarnings(&o.verdict.Plane.Spec, field.NewPath("spec"), options.Generations)
 	}
 	o.problems = append(o.problems, grouped(document, warnings)...)
 }
