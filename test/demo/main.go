@@ -28,40 +28,53 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once; the control plane's watchdog cleans up
 
 	screen := newScreen(os.Stdout)
-	checks := &ledger{}
-	err := demonstrate(ctx, screen, checks, *stay)
-	if ctx.Err() != nil {
-		screen.say("Interrupted. Everything that was started has been ended, and its files are removed.")
+	if !demonstrate(ctx, screen, started, *stay) {
 		os.Exit(1)
 	}
-	screen.table(checks)
-	elapsed := time.Since(started).Round(time.Second)
-	if err != nil {
-		screen.fail(fmt.Sprintf("The demo ended early after %s: %v", elapsed, err))
-	}
-	if failed := checks.failed(); err != nil || failed > 0 {
-		screen.fail(fmt.Sprintf("%d of %d steps were not as they should be.", failed, len(checks.entries)))
-		os.Exit(1)
-	}
-	screen.pass(fmt.Sprintf("All %d steps were as they should be, in %s.", len(checks.entries), elapsed))
 }
 
-// demonstrate tells the story and ends whatever it started, however it goes.
-func demonstrate(ctx context.Context, screen *screen, checks *ledger, stay bool) (err error) {
+// demonstrate tells the story, says whether every step was as it should be, and ends whatever it started.
+func demonstrate(ctx context.Context, screen *screen, started time.Time, stay bool) (ok bool) {
+	checks := &ledger{}
 	site, err := startSite(ctx, screen)
 	if err != nil {
-		return err
+		return conclude(ctx, screen, checks, err, started)
 	}
-	defer func() { err = errors.Join(err, site.stop()) }()
+	defer func() {
+		if err := site.stop(); err != nil {
+			screen.fail(fmt.Sprintf("What was started could not all be ended: %v", err))
+			ok = false
+		}
+	}()
 	story := &story{site: site, screen: screen, checks: checks}
-	if err := story.tell(ctx); err != nil {
-		return errors.Join(err, site.managerLog())
+	if err = story.tell(ctx); err != nil {
+		err = errors.Join(err, site.managerLog())
 	}
-	if stay {
+	if ok = conclude(ctx, screen, checks, err, started); ok && stay {
 		screen.say("Everything keeps running until Ctrl-C. To look around:\n\n    export KUBECONFIG=" + site.admin.kubeconfig)
 		<-ctx.Done()
 	}
-	return nil
+	return ok
+}
+
+// conclude tells how the story ended, and whether that is well.
+func conclude(ctx context.Context, screen *screen, checks *ledger, err error, started time.Time) (ok bool) {
+	if ctx.Err() != nil {
+		screen.say("Interrupted; ending what was started.")
+		return false
+	}
+	screen.table(checks)
+	elapsed := time.Since(started).Round(time.Second)
+	failed := checks.failed()
+	switch {
+	case err != nil:
+		screen.fail(fmt.Sprintf("The demo ended early, after %s: %v", elapsed, err))
+	case failed > 0:
+		screen.fail(fmt.Sprintf("%d of %d steps were not as they should be, in %s.", failed, len(checks.entries), elapsed))
+	default:
+		screen.pass(fmt.Sprintf("All %d steps were as they should be, in %s.", len(checks.entries), elapsed))
+	}
+	return err == nil && failed == 0
 }
 
 // whileParentLives ends with the parent process: `go run` is ended by a signal that its child does not get.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -219,7 +220,7 @@ func (s *story) truth(ctx context.Context) (byRevision map[string]int32, err err
 	}
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "POD\tREAD AT START\tSO IT HAS")
+	fmt.Fprintln(w, "POD\tREAD AT START\tSO IT HAS ON")
 	byRevision = map[string]int32{}
 	for _, pod := range s.site.kubelet.Pods(namespace) {
 		switch {
@@ -235,7 +236,7 @@ func (s *story) truth(ctx context.Context) (byRevision map[string]int32, err err
 				flags = append(flags, flag.Model)
 			}
 			slices.Sort(flags)
-			fmt.Fprintf(w, "%s\t%s\t%d flags %s\n", pod.Name, name, len(flags), strings.Join(flags, ", "))
+			fmt.Fprintf(w, "%s\t%s\t%s\n", pod.Name, name, cmp.Or(strings.Join(flags, ", "), "no flag"))
 		}
 	}
 	s.screen.print("\n")
@@ -257,9 +258,9 @@ func revisionOf(pod standin.Snapshot, revisions []corev1.ConfigMap) string {
 
 func memoryOf(gateway standin.Snapshot) string {
 	if !gateway.Memory {
-		return "no memory"
+		return "nothing"
 	}
-	return "a memory of " + gateway.Env["STARGATE_LAST_CLUSTER_TTL"]
+	return "its memory, for " + gateway.Env["STARGATE_LAST_CLUSTER_TTL"]
 }
 
 // forbidden counts the states in which a Stargate pod ran with a flag on beside a gateway pod that does not

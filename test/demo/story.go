@@ -271,7 +271,7 @@ func (s *story) follow(ctx context.Context, awaited func(context.Context) error)
 
 // explanations of the stages, for those who see them for the first time.
 var explanations = map[v1alpha1.Stage]string{
-	v1alpha1.StageBase:           "Base: Stargate gets the models, flags as they are",
+	v1alpha1.StageBase:           "Base: Stargate gets its configuration, flags as they are",
 	v1alpha1.StageGatewayMemory:  "GatewayMemory: every Stargate pod knows the header now, so the gateways may remember",
 	v1alpha1.StageWarmup:         "Warmup: every gateway pod remembers; sessions come back one by one and fill the memory",
 	v1alpha1.StageFlags:          "Flags: wave by wave, models use what the gateways remember",
@@ -375,7 +375,11 @@ func (s *story) remove(ctx context.Context) error {
 	}
 	s.screen.say(`
 Stargate's argument still names the operator's path, so the mount and the last file stay: a Stargate pod that is
-restarted tomorrow starts. Nothing else is left of the operator on either workload.`)
+restarted tomorrow starts. So do revisions that old ReplicaSets name, for kubectl rollout undo. The gateway is as
+its chart made it. The policies that are left wait for another plane.`)
+	if _, err := s.site.shell.must(ctx, s.site.ana, "kubectl events --for rpl/llm | tail -4"); err != nil {
+		return err
+	}
 	if _, err := s.site.shell.must(ctx, s.site.ana, "kubectl get rpl,rp,configmaps,pods"); err != nil {
 		return err
 	}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/routing-operator/routing-operator/internal/lbconfig"
+	"github.com/routing-operator/routing-operator/test/standin"
+)
+
+func TestLedger(t *testing.T) {
+	for name, test := range map[string]struct {
+		note     func(*ledger)
+		observed string
+		ok       bool
+	}{
+		"equal observations are well": {
+			func(l *ledger) { l.note("step", rollouts{1, 0}, rollouts{1, 0}) }, "Stargate 1, gateway 0", true},
+		"other observations are not": {
+			func(l *ledger) { l.note("step", rollouts{1, 0}, rollouts{2, 0}) }, "Stargate 2, gateway 0", false},
+		"a refusal has to give every reason": {
+			func(l *ledger) { l.refused("step", output{text: "a:\n  too  long", failed: true}, "a: too long", "b") }, "refused, 1 of 2 reasons given", false},
+		"what is accepted is not refused, whatever it says": {
+			func(l *ledger) { l.refused("step", output{text: "a b"}, "a", "b") }, "accepted", false},
+		"a warning is given with success": {
+			func(l *ledger) { l.warned("step", output{text: "Warning: a"}, "a") }, "accepted, 1 of 1 warnings given", true},
+		"a warning of what is refused does not count": {
+			func(l *ledger) { l.warned("step", output{text: "Warning: a", failed: true}, "a") }, "refused", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &ledger{}
+			test.note(l)
+			if e := l.entries[0]; e.observed != test.observed || e.ok() != test.ok || (l.failed() == 0) != test.ok {
+				t.Errorf("observed %q, expected %q, %d failed; want %q and well: %t", e.observed, e.expected, l.failed(), test.observed, test.ok)
+			}
+		})
+	}
+}
+
+func TestNewsAreWholeLinesThatDifferInMoreThanAge(t *testing.T) {
+	var shown bytes.Buffer
+	n := &news{out: &shown}
+	for _, part := range []string{"NAME  AGE\nllm ", "  Base  1s\n", "llm   Base  2m3s\nllm   Settled  2m4s\n", "unfinished"} {
+		if _, err := io.WriteString(n, part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := "NAME  AGE\nllm   Base  1s\nllm   Settled  2m4s\n"; shown.String() != want {
+		t.Errorf("shown:\n%swant:\n%s", &shown, want)
+	}
+}
+
+func TestAFlagBesideAGatewayWithoutMemoryIsForbidden(t *testing.T) {
+	flagged := standin.Snapshot{Kind: standin.Router, Running: true, Flags: []lbconfig.Place{{Model: "a"}}}
+	plain := standin.Snapshot{Kind: standin.Router, Running: true}
+	remembers := standin.Snapshot{Kind: standin.Gateway, Running: true, Memory: true}
+	forgets := standin.Snapshot{Kind: standin.Gateway, Running: true}
+	ended := standin.Snapshot{Kind: standin.Gateway}
+	states := [][]standin.Snapshot{
+		{flagged, remembers}, {plain, forgets}, {flagged, remembers, ended}, {plain, flagged, remembers, forgets},
+	}
+	if n := forbidden(states); n != 1 {
+		t.Errorf("%d states are forbidden, want the last", n)
+	}
+}
+
+func TestNothingIsLeftOfAnInterruptedDemo(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "demo")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("building the demo: %v\n%s", err, out)
+	}
+	t.Run("by Ctrl-C", func(t *testing.T) {
+		demo := exec.CommandContext(t.Context(), binary)
+		interrupt(t, demo, os.Interrupt)
+		if code := demo.ProcessState.ExitCode(); code != 1 {
+			t.Errorf("exit code %d, want 1", code)
+		}
+	})
+	t.Run("by the end of what runs it, as a signal ends the go command", func(t *testing.T) {
+		interrupt(t, exec.CommandContext(t.Context(), "/bin/sh", "-c", `"$0" & wait`, binary), os.Kill)
+	})
+}
+
+// interrupt sends the signal when the manager runs, which is when there is most to end, and looks for what is left.
+func interrupt(t *testing.T, demo *exec.Cmd, signal os.Signal) {
+	dir := t.TempDir()
+	demo.Env = append(os.Environ(), "TMPDIR="+dir)
+	out, err := demo.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	demo.Stderr = os.Stderr
+	if err := demo.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for begun := false; !begun && lines.Scan(); {
+		begun = strings.Contains(lines.Text(), "kubectl get lease")
+	}
+	running := processes(t, dir)
+	if len(running) != 4 {
+		t.Errorf("%d processes, want etcd, kube-apiserver, kube-controller-manager and the manager", len(running))
+	}
+
+	if err := demo.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() { // to the end of whoever holds the output
+	}
+	_ = demo.Wait() // says only that it did not succeed
+	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		left, err := os.ReadDir(dir)
+		return len(left) == 0 && !slices.ContainsFunc(running, alive), err
+	})
+	if err != nil {
+		left, _ := os.ReadDir(dir)
+		t.Errorf("left: %v, and of the processes %v", left, slices.DeleteFunc(running, func(pid int) bool { return !alive(pid) }))
+	}
+}
+
+// processes that the control plane has noted, and that run.
+func processes(t *testing.T, dir string) (pids []int) {
+	files, err := filepath.Glob(filepath.Join(dir, "*", "run", "*.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil || !alive(pid) {
+			t.Fatalf("%s does not hold the id of a process that runs: %s", file, text)
+		}
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
