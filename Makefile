@@ -17,7 +17,7 @@ help: ## List the targets.
 ##@ Development
 
 .PHONY: build
-build: ## Build the manager into bin/.
+build: ## Build the manager and the command-line tools into bin/.
 	go build -o bin/ ./cmd/...
 
 .PHONY: generate
@@ -29,15 +29,16 @@ fmt: ## Format the code.
 	gofmt -w api cmd controllers internal test webhooks
 
 .PHONY: assets
-assets: ## Build the control plane that tests and demo run against (minutes, the first time).
-	@test/assets/build.sh >/dev/null
+assets: ## Build the control plane and the Helms that the tests run against (minutes, the first time).
+	@test/assets/build.sh etcd kube-apiserver kube-controller-manager kubectl helm3 helm4 >/dev/null
 
 ##@ Checks
 
 .PHONY: test
 test: assets ## Run every test, those against a real API server included.
 	go vet ./...
-	go test -timeout 40m ./...
+	go test -timeout 20m ./api/... ./cmd/... ./config/... ./controllers/... ./internal/... ./webhooks/...
+	go test -timeout 40m -p 1 ./test/... # each suite has a control plane of its own
 
 .PHONY: test-short
 test-short: ## Run the tests that need no API server.
