@@ -13,6 +13,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -149,6 +150,27 @@ func (s *story) settled(ctx context.Context) error {
 		seen := s.watch.plane()
 		return seen != nil && seen.ResourceVersion == plane.ResourceVersion && ready(plane.Status.Conditions, plane.Generation),
 			"plane: " + readyMessage(plane.Status.Conditions), nil
+	})
+}
+
+// quiet waits until the last replaced pod has ended and the status and the events have said all that there is to say.
+func (s *story) quiet(ctx context.Context) error {
+	return until(ctx, "the last pod to end, and to be told of", func(ctx context.Context) (bool, string, error) {
+		var events eventsv1.EventList
+		if err := s.site.client.List(ctx, &events, client.InNamespace(namespace)); err != nil {
+			return false, "", err
+		}
+		plane := s.watch.plane()
+		told := slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
+			return e.Regarding.UID == plane.UID && e.Reason == "StageChanged" && strings.HasPrefix(e.Note, "stage Settled") &&
+				strings.HasSuffix(e.Note, plane.Status.Stargate.Revision)
+		})
+		counts := plane.Status.Stargate.Pods
+		for i := range plane.Status.Gateways {
+			counts = slices.Concat(counts, plane.Status.Gateways[i].Pods)
+		}
+		return told && !slices.ContainsFunc(counts, func(c v1alpha1.PodCount) bool { return c.Terminating > 0 }),
+			fmt.Sprintf("pods %v, event seen: %t", counts, told), nil
 	})
 }
 

@@ -285,6 +285,9 @@ func (s *story) explain(stage v1alpha1.Stage) { s.screen.aside(explanations[stag
 
 func (s *story) look(ctx context.Context) error {
 	s.screen.begin("What runs, and who says so")
+	if err := s.quiet(ctx); err != nil {
+		return err
+	}
 	quiet, err := s.site.env.Mark()
 	if err != nil {
 		return err
