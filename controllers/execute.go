@@ -282,37 +282,33 @@ func annotated(applied runtime.ApplyConfiguration, plane string) (version string
 	return "", false
 }
 
-// ensureRevision makes the revision, or clears what it records of the workload from an earlier use.
+// ensureRevision makes the revision, or writes onto it that the workload is about to get it.
 func (e *executor) ensureRevision(ctx context.Context, step *rollout.Step) error {
 	existing, exists := e.seen.world.Revisions[step.Revision]
 	switch {
 	case exists && existing.Deleting:
 		return fmt.Errorf("%w: revision %s is being deleted", errStale, step.Revision)
 	case exists && existing.Intact:
-		records := map[string]rollout.Record{}
-		for key, record := range existing.Records {
-			if step.Workload == nil || key != step.Workload.Key() {
-				records[key] = record
-			}
-		}
-		return e.annotate(ctx, step.Revision, records, map[string]string{annotationWave: strconv.Itoa(step.Wave)})
+		return e.annotate(ctx, step.Revision, withRecord(existing.Records, step), map[string]string{annotationWave: strconv.Itoa(step.Wave)})
 	case exists:
 		if err := e.deleteRevision(ctx, step.Revision); err != nil {
 			return fmt.Errorf("deleting the damaged revision: %w", err)
 		}
 	}
-	cm := newRevision(e.seen.plane.Namespace, e.seen.plane.Name, step)
-	err := e.Create(ctx, cm)
+	cm, err := newRevision(e.seen.plane.Namespace, e.seen.plane.Name, step)
+	if err != nil {
+		return err
+	}
+	err = e.Create(ctx, cm.DeepCopy())
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	return e.takeOver(ctx, step)
+	return e.takeOver(ctx, cm)
 }
 
 // takeOver accepts a ConfigMap of the revision's name that the cache does not have: one of an earlier pass, or one
 // that lost its labels.
-func (e *executor) takeOver(ctx context.Context, step *rollout.Step) error {
-	wanted := newRevision(e.seen.plane.Namespace, e.seen.plane.Name, step)
+func (e *executor) takeOver(ctx context.Context, wanted *corev1.ConfigMap) error {
 	var live corev1.ConfigMap
 	if err := e.Live.Get(ctx, client.ObjectKeyFromObject(wanted), &live); err != nil {
 		return err
@@ -327,9 +323,9 @@ func (e *executor) takeOver(ctx context.Context, step *rollout.Step) error {
 	return e.Patch(ctx, updated, client.MergeFromWithOptions(&live, client.MergeFromWithOptimisticLock{}), client.FieldOwner(workload.FieldManager))
 }
 
-// record writes the records that the planner has put into the observed revision.
+// record writes onto the revision what became of the workload on it.
 func (e *executor) record(ctx context.Context, step *rollout.Step) error {
-	return e.annotate(ctx, step.Revision, e.seen.world.Revisions[step.Revision].Records, nil)
+	return e.annotate(ctx, step.Revision, withRecord(e.seen.world.Revisions[step.Revision].Records, step), nil)
 }
 
 // annotate sets the records and further annotations of a revision, if it is still the one that was observed.
@@ -351,8 +347,14 @@ func (e *executor) annotate(ctx context.Context, name string, records map[string
 		after.Annotations[key] = value
 	}
 	err = e.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(workload.FieldManager))
+	if err != nil {
+		return err
+	}
+	// A later step of the pass may write on: another workload's record, of a revision that they share.
 	e.versions[name] = after.ResourceVersion
-	return err
+	observed.Records = records
+	e.seen.world.Revisions[name] = observed
+	return nil
 }
 
 func (e *executor) deleteRevision(ctx context.Context, name string) error {

@@ -3,6 +3,7 @@ package controllers
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -31,24 +32,42 @@ const (
 // revisionLabels select the revisions of a plane.
 func revisionLabels(plane string) map[string]string { return revision.Labels(plane) }
 
-// newRevision makes the ConfigMap of a revision.
-func newRevision(namespace, plane string, step *rollout.Step) *corev1.ConfigMap {
-	return revision.New(namespace, plane, step.Revision, step.Artefact, step.Data, step.Wave)
+// newRevision makes the ConfigMap of a revision, with the record of the workload that is about to get it.
+func newRevision(namespace, plane string, step *rollout.Step) (*corev1.ConfigMap, error) {
+	cm := revision.New(namespace, plane, step.Revision, step.Artefact, step.Data, step.Wave)
+	text, err := encodeRecords(withRecord(nil, step))
+	if err != nil {
+		return nil, err
+	}
+	cm.Annotations[annotationRecords] = text
+	return cm, nil
+}
+
+// withRecord are the records with the step's for its workload.
+func withRecord(records map[string]rollout.Record, step *rollout.Step) map[string]rollout.Record {
+	changed := make(map[string]rollout.Record, len(records)+1)
+	maps.Copy(changed, records)
+	changed[step.Workload.Key()] = step.Record
+	return changed
 }
 
 // record is a rollout.Record as an annotation holds it.
 type record struct {
-	Completed *metav1.Time `json:"completed,omitempty"`
-	Template  string       `json:"template,omitempty"`
-	Failed    *metav1.Time `json:"failed,omitempty"`
-	Retry     string       `json:"retry,omitempty"`
-	Message   string       `json:"message,omitempty"`
+	Applied   *metav1.MicroTime `json:"applied,omitempty"`
+	Completed *metav1.MicroTime `json:"completed,omitempty"`
+	Template  string            `json:"template,omitempty"`
+	Failed    *metav1.MicroTime `json:"failed,omitempty"`
+	Retry     string            `json:"retry,omitempty"`
+	Message   string            `json:"message,omitempty"`
 }
 
 func encodeRecords(records map[string]rollout.Record) (string, error) {
 	stored := make(map[string]record, len(records))
 	for key, r := range records {
-		stored[key] = record{Completed: timeOrNil(r.Completed), Template: r.Template, Failed: timeOrNil(r.Failed), Retry: r.Retry, Message: r.Message}
+		stored[key] = record{
+			Applied: microTime(r.Applied), Completed: microTime(r.Completed), Template: r.Template,
+			Failed: microTime(r.Failed), Retry: r.Retry, Message: r.Message,
+		}
 	}
 	text, err := json.Marshal(stored)
 	if err != nil {
@@ -65,16 +84,26 @@ func decodeRecords(text string) map[string]rollout.Record {
 	}
 	records := make(map[string]rollout.Record, len(stored))
 	for key, r := range stored {
-		records[key] = rollout.Record{Completed: timeOf(r.Completed), Template: r.Template, Failed: timeOf(r.Failed), Retry: r.Retry, Message: r.Message}
+		records[key] = rollout.Record{
+			Applied: ofMicroTime(r.Applied), Completed: ofMicroTime(r.Completed), Template: r.Template,
+			Failed: ofMicroTime(r.Failed), Retry: r.Retry, Message: r.Message,
+		}
 	}
 	return records
 }
 
-func timeOrNil(t time.Time) *metav1.Time {
+func microTime(t time.Time) *metav1.MicroTime {
 	if t.IsZero() {
 		return nil
 	}
-	return &metav1.Time{Time: t}
+	return &metav1.MicroTime{Time: t}
+}
+
+func ofMicroTime(t *metav1.MicroTime) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
 }
 
 func timeOf(t *metav1.Time) time.Time {
