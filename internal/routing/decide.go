@@ -373,7 +373,8 @@ func (d *scratch) unlock(waited time.Duration) (slowest, wait time.Duration) {
 		if next == forever {
 			return end, forever
 		}
-		price := nanoseconds(float64(next-start) * d.config.UnlockFactor)
+		// However dear a bucket is, it is one to wait for.
+		price := min(nanoseconds(float64(next-start)*d.config.UnlockFactor), forever-1)
 		if waited < price {
 			return end, add(price, -waited)
 		}

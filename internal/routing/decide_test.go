@@ -49,6 +49,7 @@ func TestBucketsUnlockOneAfterTheOther(t *testing.T) {
 		"another width":                                           {[]Candidate{full("a", near), idle("b", mid)}, func(c *Config) { c.BucketSize = 100 * ms }, 0, "b"},
 		"a factor of 0 unlocks all at once":                       {[]Candidate{full("a", near), full("b", mid), idle("c", far)}, func(c *Config) { c.UnlockFactor = 0 }, 0, "c"},
 		"a factor above 1 waits longer than the gap":              {[]Candidate{full("a", near), idle("b", mid)}, func(c *Config) { c.UnlockFactor = 3 }, 0, "wait 300ms"},
+		"a factor beyond all times is waited for all the same":    {[]Candidate{full("a", near), idle("b", mid)}, func(c *Config) { c.UnlockFactor = 1e300 }, 0, "wait 2562047h47m16.854775806s"},
 		"a negative factor gives time back":                       {[]Candidate{full("a", near), full("b", mid), idle("c", far)}, func(c *Config) { c.UnlockFactor = -1 }, 0, "c"},
 		"a bucket of no width":                                    {[]Candidate{full("a", near), idle("b", 4)}, func(c *Config) { c.BucketSize = 0 }, 0, "wait 1ns"},
 		"an infinite time to first token is not waited for":       {[]Candidate{full("a", near), {ID: "b", MaxConcurrency: 4}}, nil, 0, "unavailable"},
