@@ -88,6 +88,10 @@ With one: plan, status, pause, resume, history, rollback, unpin, retry and relea
 		command.GroupID = groupFiles
 		root.AddCommand(command)
 	}
+	for _, command := range []*cobra.Command{a.planCommand()} {
+		command.GroupID = groupCluster
+		root.AddCommand(command)
+	}
 	return root
 }
 

@@ -1,16 +1,22 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/effective"
 	"github.com/routing-operator/routing-operator/internal/release"
 	"github.com/routing-operator/routing-operator/internal/render"
 	"github.com/routing-operator/routing-operator/internal/review"
@@ -80,13 +86,16 @@ func (o *renderOptions) run() error {
 	for _, site := range result.Sites {
 		if !site.Merged.Fits() {
 			return &exit{exitProblems, fmt.Errorf("plane %s: the largest lb-config.json that a rollout would need has %d bytes, and a ConfigMap can hold %d; take models out, or shorten seeds and request algorithms",
-				name(site), site.Merged.Size, site.Merged.Limit)}
+				keyText(site.Key), site.Merged.Size, site.Merged.Limit)}
 		}
-		maps, err := o.configMaps(site, generation)
+		for _, warning := range mergeWarnings(&site.Merged) {
+			fmt.Fprintf(o.ErrOut, "warning: plane %s: %s\n", keyText(site.Key), warning)
+		}
+		made, err := o.configMaps(site, generation)
 		if err != nil {
-			return fmt.Errorf("plane %s: %w", name(site), err)
+			return fmt.Errorf("plane %s: %w", keyText(site.Key), err)
 		}
-		for _, configMap := range maps {
+		for _, configMap := range made {
 			data, err := yaml.Marshal(configMap)
 			if err != nil {
 				return fmt.Errorf("encoding ConfigMap %s: %w", configMap.Name, err)
@@ -97,6 +106,24 @@ func (o *renderOptions) run() error {
 	}
 	return o.write(names, content)
 }
+
+// mergeWarnings say which models and policies did not make it into the configuration.
+func mergeWarnings(merged *effective.Result) (warnings []string) {
+	for _, policy := range slices.SortedFunc(maps.Keys(merged.Conflicts), compareKeys) {
+		for _, conflict := range merged.Conflicts[policy] {
+			warnings = append(warnings, fmt.Sprintf("RoutingPolicy %s: %s", keyText(policy), conflict.Message()))
+		}
+	}
+	for _, leftOut := range merged.LeftOut {
+		warnings = append(warnings, fmt.Sprintf("RoutingPolicy %s: %s", keyText(leftOut.Policy), leftOut.Message()))
+	}
+	return warnings
+}
+
+func compareKeys(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) }
+
+// keyText writes a name without the slash of a namespace that is left to whoever applies the object.
+func keyText(name types.NamespacedName) string { return strings.TrimPrefix(name.String(), "/") }
 
 // refuseErrors prints what is wrong with the files: a file that would be refused is rendered to nothing.
 func (a *app) refuseErrors(result *review.Result) error {
@@ -115,18 +142,11 @@ func (a *app) refuseErrors(result *review.Result) error {
 	return &exit{exitProblems, errors.New(count(n, "error", "errors") + " in the files")}
 }
 
-func name(site *review.Site) string {
-	if site.Key.Namespace == "" {
-		return site.Key.Name
-	}
-	return site.Key.String()
-}
-
 // configMaps are those of the stage: the router's, and the gateways' where a flag wants their memory.
 func (o *renderOptions) configMaps(site *review.Site, generation release.Generation) ([]*corev1.ConfigMap, error) {
 	plane := v1alpha1.RoutingPlaneSpec{}
 	if site.Plane == nil {
-		fmt.Fprintf(o.ErrOut, "note: plane %s is not in the files; rendered with the defaults of a plane\n", name(site))
+		fmt.Fprintf(o.ErrOut, "note: plane %s is not in the files; rendered with the defaults of a plane\n", keyText(site.Key))
 		site.Merged.Config.DefaultAlgorithm = v1alpha1.PowerOfN
 	} else {
 		plane = site.Plane.Spec
@@ -144,7 +164,7 @@ func (o *renderOptions) configMaps(site *review.Site, generation release.Generat
 		return nil, err
 	}
 	for _, omitted := range rendered.Omitted {
-		fmt.Fprintf(o.ErrOut, "warning: plane %s: %s: %s is left out: it takes Stargate of generation %s\n", name(site), omitted.Place, omitted.Field, omitted.Since)
+		fmt.Fprintf(o.ErrOut, "warning: plane %s: %s: %s is left out: it takes Stargate of generation %s\n", keyText(site.Key), omitted.Place, omitted.Field, omitted.Since)
 	}
 	if len(rendered.On) == 0 {
 		wave = 0

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -188,17 +187,10 @@ func sentence(p *review.Problem) string {
 }
 
 func (o *validateOptions) json(result *review.Result, s summary) error {
-	problems := result.Problems
-	if problems == nil {
-		problems = []review.Problem{}
-	}
-	encoder := json.NewEncoder(o.Out)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(struct {
+	return writeJSON(o.Out, struct {
 		Problems []review.Problem `json:"problems"`
 		Summary  summary          `json:"summary"`
-	}{problems, s})
+	}{orEmpty(result.Problems), s})
 }
 
 var (

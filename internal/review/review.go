@@ -83,6 +83,8 @@ func (r *Result) Count(s Severity) (n int) {
 type Options struct {
 	// Generations of the Stargate that may read the policies.
 	Generations validate.Generations
+	// Namespace of objects that name none; empty where it is left to whoever applies them.
+	Namespace string
 	// ErrorsOnly leaves out the warnings, and the time that it takes to place them.
 	ErrorsOnly bool
 }
@@ -109,8 +111,10 @@ func Objects(set manifests.Set, judge *admit.Judge, options Options) Result {
 		result.Problems = append(result.Problems, r.problems...)
 		switch {
 		case r.verdict.Plane != nil:
+			r.verdict.Plane.Namespace = cmp.Or(r.verdict.Plane.Namespace, options.Namespace)
 			result.Planes = append(result.Planes, Plane{r.verdict.Plane, r.document, !r.refused})
 		case r.verdict.Policy != nil:
+			r.verdict.Policy.Namespace = cmp.Or(r.verdict.Policy.Namespace, options.Namespace)
 			result.Policies = append(result.Policies, Policy{r.verdict.Policy, r.document, !r.refused})
 		}
 	}
