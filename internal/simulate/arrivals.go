@@ -186,14 +186,20 @@ func (r *sessionRand) Uint64() uint64 { return r.source.Uint64() }
 
 // replay is where a run has come in its trace.
 type replay struct {
-	next int
-	// Sessions, models and affinity keys of the trace by name.
-	sessions, models map[string]int32
-	keys             map[string]*affinityKey
+	next   int
+	models map[string]int32
+	// Sessions and affinity keys of the trace. Those of different models have nothing in common.
+	sessions map[replayName]int32
+	keys     map[replayName]*affinityKey
+}
+
+type replayName struct {
+	model int32
+	name  string
 }
 
 func (s *sim) startReplay() {
-	s.replay = replay{sessions: map[string]int32{}, models: map[string]int32{}, keys: map[string]*affinityKey{}}
+	s.replay = replay{models: map[string]int32{}, sessions: map[replayName]int32{}, keys: map[replayName]*affinityKey{}}
 	for i, m := range s.models {
 		s.replay.models[m.name] = int32(i)
 	}
@@ -208,23 +214,24 @@ func (s *sim) replayNext() {
 	if p.next < len(s.Trace) {
 		s.come(s.Trace[p.next].Time, arrival, 0)
 	}
-	n, ok := p.sessions[line.Session]
+	model := p.models[line.Model]
+	n, ok := p.sessions[replayName{model, line.Session}]
 	if !ok {
 		var c *session
 		n, c = s.sessions.get()
 		s.sessionIDs++
 		c.id, c.name, c.last = s.sessionIDs, line.Session, -1
-		p.sessions[line.Session] = n
+		p.sessions[replayName{model, line.Session}] = n
 	}
 	var key *affinityKey
 	if line.AffinityKey != "" {
-		if key, ok = p.keys[line.AffinityKey]; !ok {
+		if key, ok = p.keys[replayName{model, line.AffinityKey}]; !ok {
 			key = s.newKey(line.AffinityKey)
-			p.keys[line.AffinityKey] = key
+			p.keys[replayName{model, line.AffinityKey}] = key
 		}
 	}
 	s.arrive(turn{
-		session: n, model: p.models[line.Model], key: key,
+		session: n, model: model, key: key,
 		input: line.InputTokens, output: line.OutputTokens, reusable: line.ReusableTokens, shared: line.SharedTokens,
 	})
 }

@@ -1,14 +1,17 @@
 package simulate
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"regexp"
 	"strings"
 	"time"
 
+	yamlv3 "go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -44,13 +47,12 @@ func decode(data []byte, source string, v any) error {
 	if err != nil {
 		return fmt.Errorf("%s: not valid YAML: %s", source, strings.TrimPrefix(err.Error(), "yaml: "))
 	}
+	if hasMore(data) {
+		return fmt.Errorf("%s: more than one YAML document; put everything into one", source)
+	}
 	strict, err := kjson.UnmarshalStrict(asJSON, v)
 	if err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) {
-			return fmt.Errorf("%s: %s: is %s; must be %s", source, wrong.Field, article(wrong.Value), inWords(wrong.Type))
-		}
-		return fmt.Errorf("%s: %w", source, err)
+		return fmt.Errorf("%s: %w", source, inPlainWords(err))
 	}
 	var all []error
 	for _, err := range strict {
@@ -62,6 +64,33 @@ func decode(data []byte, source string, v any) error {
 		all = append(all, fmt.Errorf("%s: %s", source, message))
 	}
 	return errors.Join(all...)
+}
+
+// hasMore says whether anything follows the first document, which is all that a reader of one document sees.
+func hasMore(data []byte) bool {
+	documents := yamlv3.NewDecoder(bytes.NewReader(data))
+	for number := 1; ; number++ {
+		var content any
+		if err := documents.Decode(&content); err != nil {
+			return !errors.Is(err, io.EOF)
+		}
+		if number > 1 && content != nil {
+			return true
+		}
+	}
+}
+
+// inPlainWords says what is wrong with JSON without speaking of Go's types.
+func inPlainWords(err error) error {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return fmt.Errorf("not valid JSON: %w", err)
+	}
+	where := wrong.Field
+	if where != "" {
+		where += ": "
+	}
+	return fmt.Errorf("%sis %s; must be %s", where, article(wrong.Value), inWords(wrong.Type))
 }
 
 // inFile says in which file validation found its errors.

@@ -22,6 +22,8 @@ const (
 	tooLong
 	// cutOff: the cluster failed in the middle of the answer.
 	cutOff
+	// unfinished: not done when the simulation gave up following the requests.
+	unfinished
 	outcomes
 )
 
@@ -50,7 +52,7 @@ type figures struct {
 // tick is the resolution of the histograms. They have three significant digits.
 const (
 	tick    = 10 * time.Microsecond
-	longest = time.Hour
+	longest = longestTime + patience
 )
 
 func newFigures(clusters int, duration time.Duration) *figures {
@@ -64,10 +66,10 @@ func newFigures(clusters int, duration time.Duration) *figures {
 	return f
 }
 
-// record a time; what is longer than the longest counts as that.
+// record a time. No request is followed for longer than the longest.
 func record(h *hdr.Histogram, d time.Duration) {
 	// The only error is a value out of range.
-	_ = h.RecordValue(int64(min(d, longest) / tick))
+	_ = h.RecordValue(int64(d / tick))
 }
 
 // answered counts a request whose first token has passed the gateway.

@@ -18,7 +18,6 @@ func TestBadFilesAreRefusedWithFileFieldAndWhatIsAllowed(t *testing.T) {
 	site := func(yaml string) error { _, err := ReadSite([]byte(yaml), "f"); return err }
 	workload := func(yaml string) error { _, err := ReadWorkload([]byte(yaml), "f"); return err }
 	trace := func(lines string) error { _, err := ReadTrace(strings.NewReader(lines), "f"); return err }
-	const inTrace = "; allowed: time, session, model, inputTokens, outputTokens, affinityKey, reusableTokens, sharedTokens"
 	tests := []struct {
 		name string
 		got  error
@@ -27,6 +26,8 @@ func TestBadFilesAreRefusedWithFileFieldAndWhatIsAllowed(t *testing.T) {
 		{"no YAML", site("a: [b"), "reading the site: f: not valid YAML: line 1: did not find expected ',' or ']'"},
 		{"a key twice", site("replicas: 1\nreplicas: 2"), `reading the site: f: not valid YAML: unmarshal errors:
   line 2: key "replicas" already set in map`},
+		{"a second document", site("replicas: 1\n---\n# no more\n---\nreplicas: 2"), "reading the site: f: more than one YAML document; put everything into one"},
+		{"a list for everything", site("- replicas"), "reading the site: f: is a list; must be a mapping"},
 		{"an unknown field", site("router: 1"), "reading the site: f: router: unknown field; allowed here: replicas, statisticsInterval, gateway, clusters"},
 		{"an unknown field of a moment", site("clusters: [{name: a, timeline: [{at: 1s, down: true}]}]"),
 			"reading the site: f: clusters[0].timeline[0].down: unknown field; allowed here: at, slotsTaken, up, prefillFactor"},
@@ -45,6 +46,9 @@ f: clusters[2].name: Duplicate value: "a-2"`},
 		{"a timeline out of order", site("clusters: [{name: a, timeline: [{at: 2s}, {at: 1s}]}]"), `reading the site: f: clusters[0].timeline[1].at: Invalid value: "1s": must be from 2s to 500h0m0s`},
 		{"a period that is too short", site("clusters: [{name: a, timelinePeriod: 2s, timeline: [{at: 2s}]}]"),
 			`reading the site: f: clusters[0].timelinePeriod: Invalid value: "2s": must be longer than the time of the last entry of timeline, 2s`},
+		{"a period without end", site("clusters: [{name: a, timelinePeriod: 1ns}]"), `reading the site: f: clusters[0].timelinePeriod: Invalid value: "1ns": must be from 1ms to 500h0m0s`},
+		{"more sessions than time has room for", workload("traffic: [{sessionsPerSecond: 1000, rate: [{at: 0s, factor: 1000}, {at: 1s, factor: 1001}]}]"),
+			"reading the workload: f: traffic[0].rate[1].factor: Invalid value: 1001: makes 1.001e+06 sessions per second; must not make more than 1e+06"},
 		{"an unknown field of a workload", workload("traffic: [{hotSet: {zipf: 1}}]"), "reading the workload: f: traffic[0].hotSet.zipf: unknown field; allowed here: share, keys, exponent, prefixTokens"},
 		{"an unknown arrival process", workload("traffic: [{arrivals: bursty}]"), `reading the workload: f: traffic[0].arrivals: Unsupported value: "bursty": supported values: "poisson", "even"`},
 		{"a model twice, a share above 1, a rate without factor", workload("traffic: [{model: a, keylessShare: 2}, {model: a, rate: [{at: 1s}]}]"),
@@ -53,8 +57,14 @@ f: traffic[1].rate[0].factor: Required value: the number that sessionsPerSecond 
 f: traffic[1].model: Duplicate value: "a"`},
 		{"not a number", workload("traffic: [{prefixReuse: .nan}]"), "reading the workload: f: not valid YAML: json: unsupported value: NaN"},
 		{"an empty trace", trace("\n"), `reading the trace: f: no request in it; write one JSON object a line, such as {"time": 0.5, "session": "s1", "model": "m", "inputTokens": 900, "outputTokens": 200}`},
-		{"an unknown field of a trace", trace(`{"tokens": 1}`), `reading the trace: f: line 1: unknown field "tokens"` + inTrace},
-		{"a trace that is no JSON", trace(`time=1`), `reading the trace: f: line 1: invalid character 'i' in literal true (expecting 'r')` + inTrace},
+		{"an unknown field of a trace", trace(`{"tokens": 1}`), `reading the trace: f: line 1: unknown field "tokens"; allowed: time, session, model, inputTokens, outputTokens, affinityKey, reusableTokens, sharedTokens`},
+		{"a trace that is no JSON", trace(`time=1`), `reading the trace: f: line 1: not valid JSON: invalid character 'i' in literal true (expecting 'r')`},
+		{"a trace with a text for a number", trace(`{"time": "0"}`), "reading the trace: f: line 1: time: is a text; must be a number"},
+		{"a trace of texts", trace(`"s"`), "reading the trace: f: line 1: is a text; must be a mapping"},
+		{"a trace with a fraction of a token", trace(`{"time": 0, "inputTokens": 1.5}`), "reading the trace: f: line 1: inputTokens: is number 1.5; must be a whole number within the range of int64"},
+		{"a trace in one long line", trace("\n" + strings.Repeat("x", 1<<20+1)), "reading the trace: f: line 2: longer than 1048576 bytes; write one JSON object a line"},
+		{"a trace with the time of a clock", trace(`{"time": 1.7e9, "session": "s", "model": "m", "inputTokens": 1, "outputTokens": 1}`),
+			"reading the trace: f: line 1: time: 1.7e+09: must be from 0 to 1.8e+06 seconds from the beginning of the trace"},
 		{"a trace out of order", trace(`{"time": 2, "session": "s", "model": "m", "inputTokens": 1, "outputTokens": 1}
 
 {"time": 1, "session": "s", "model": "m", "inputTokens": 1, "outputTokens": 1}`), "reading the trace: f: line 3: time: 1s is before the line above it; sort the trace by time"},
@@ -85,6 +95,14 @@ func TestATraceFillsInWhatIsLeftOut(t *testing.T) {
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("read %+v, %v\nwant %+v", got, err, want)
+	}
+}
+
+func TestWhatFollowsAnEmptySeparatorIsNoSecondDocument(t *testing.T) {
+	for _, yaml := range []string{"# A site.\n---\nreplicas: 2\n", "---\nreplicas: 2\n---\n", "replicas: 2\n...\n"} {
+		if s, err := ReadSite([]byte(yaml), "f"); err != nil || *s.Replicas != 2 {
+			t.Errorf("%q: %v", yaml, err)
+		}
 	}
 }
 

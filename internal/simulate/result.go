@@ -88,6 +88,8 @@ type Failures struct {
 	TooLong int `json:"tooLong"`
 	// CutOff by the failure of the cluster in the middle of the answer.
 	CutOff int `json:"cutOff"`
+	// Unfinished an hour after the last arrivals.
+	Unfinished int `json:"unfinished"`
 }
 
 // Times summarise a distribution, in milliseconds.
@@ -138,7 +140,7 @@ func (s *sim) modelResult(m *model) ModelResult {
 	r := ModelResult{
 		Model: m.name, Algorithm: s.algorithm(m),
 		Requests: f.arrived, Served: f.ends[served], Failed: f.arrived - f.ends[served], Retried: f.retried,
-		Failures: Failures{f.ends[refused], f.ends[overloaded], f.ends[unavailable], f.ends[waitedTooLong], f.ends[tooLong], f.ends[cutOff]},
+		Failures: Failures{f.ends[refused], f.ends[overloaded], f.ends[unavailable], f.ends[waitedTooLong], f.ends[tooLong], f.ends[cutOff], f.ends[unfinished]},
 		KVReuse:  share(f.reused, f.input), Recomputed: share(f.again, f.before),
 		InputTokens: f.input, PrefillTokens: f.input - f.reused,
 		TTFT: timesOf(f.ttft), TTFTNew: timesOf(f.ttftNew), TTFTReturning: timesOf(f.ttftReturning),

@@ -130,12 +130,21 @@ func (s *sim) follow(after time.Duration, k kind, i int32, r *request) {
 	s.events.push(s.now+after, k, i, r.ticket)
 }
 
+// patience is how long after the last arrivals the requests are followed. One that is not done then, such as one that
+// waits for a slot that other traffic never leaves, is unfinished.
+const patience = time.Hour
+
 // step lets the next event happen, and is false when every request has ended and none is to come, or on an error.
 func (s *sim) step() bool {
 	if s.live+s.coming == 0 || s.err != nil {
 		return false
 	}
 	e := s.events.pop()
+	if limit := s.duration + patience; e.at > limit {
+		s.now = limit
+		s.giveUp()
+		return false
+	}
 	s.now = e.at
 	switch k := e.kind(); k {
 	case timelineMoment:
@@ -313,7 +322,7 @@ func (s *sim) admit(c *cluster) {
 		c.pop(r.input)
 		c.running++
 		r.reused, r.admitted, r.place = cached, s.now, inSlot
-		c.prefillFree = max(c.prefillFree, s.now) + seconds(float64(r.input-cached)/(c.prefillRate*c.factor))
+		c.prefillFree = min(max(c.prefillFree, s.now)+seconds(float64(r.input-cached)/(c.prefillRate*c.factor)), never)
 		r.first = c.prefillFree + c.oneWay
 		s.follow(r.first-s.now, firstToken, i, r)
 		s.follow(c.prefillFree-s.now+seconds(float64(r.output)/c.decodeRate), completion, i, r)
@@ -321,8 +330,13 @@ func (s *sim) admit(c *cluster) {
 	c.load.set(s.now, float64(c.busy())/float64(c.slots))
 }
 
-// seconds as a duration, of which there are no longer ones than 30 years.
-func seconds(s float64) time.Duration { return time.Duration(min(s, 1e9) * float64(time.Second)) }
+// never is a time that no simulation reaches. A few of them add up to a duration still.
+const never = 1e9 * time.Second
+
+// seconds as a duration, never at the most.
+func seconds(s float64) time.Duration {
+	return time.Duration(min(s*float64(time.Second), float64(never)))
+}
 
 // answer lets the first token of a request pass the gateway.
 func (s *sim) answer(r *request) {
@@ -364,6 +378,15 @@ func (s *sim) end(i int32, r *request, how outcome, after time.Duration) {
 	s.live--
 	s.requests.put(i)
 	s.answered(n, s.sessions.all[n], after)
+}
+
+// giveUp ends the requests that are still on their way.
+func (s *sim) giveUp() {
+	for i, r := range s.requests.all {
+		if r.ticket != 0 {
+			s.end(int32(i), r, unfinished, 0)
+		}
+	}
 }
 
 // tryElsewhere decides again about a request whose cluster is gone.

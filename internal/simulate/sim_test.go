@@ -436,6 +436,50 @@ func TestAFailingClusterLosesItsCacheAndItsRequests(t *testing.T) {
 	}
 }
 
+func TestWhatNeverEndsIsUnfinishedAnHourAfterTheLastArrivals(t *testing.T) {
+	for name, site := range map[string]string{
+		"a slot that is never free":         `{clusters: [{name: a, slots: 1, timeline: [{at: 0s, slotsTaken: 1}]}]}`,
+		"a prefill that takes years":        `{clusters: [{name: a, prefillTokensPerSecond: 0.001, slots: 100000}]}`,
+		"an answer that takes a day":        `{clusters: [{name: a, decodeTokensPerSecond: 0.001}]}`,
+		"a cluster on the edge of a galaxy": `{clusters: [{name: a, rtt: 500h}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := newSim(Setup{
+				Site: siteOf(t, site), Workload: workloadOf(t, "{duration: 1m, traffic: [{sessionsPerSecond: 1}]}"), Seed: 1,
+				Variant: variantsOf(t, policyOf("algorithm: random"))[0],
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for s.step() {
+				if s.now < 0 {
+					t.Fatalf("it is %v", s.now)
+				}
+			}
+			got := s.result().Models[0]
+			if got.Requests < 30 || got.Failures.Unfinished != got.Requests || s.now != time.Minute+patience {
+				t.Errorf("%d of %d requests are unfinished after %v, want all of them after an hour more", got.Failures.Unfinished, got.Requests, s.now)
+			}
+		})
+	}
+}
+
+func TestModelsOfATraceHaveNothingInCommon(t *testing.T) {
+	// The second request has key and session of the first, and another model: no memory of a cluster, and no cache.
+	trace, err := ReadTrace(strings.NewReader(`{"time": 0, "session": "s", "model": "m", "inputTokens": 1000, "outputTokens": 10}
+{"time": 5, "session": "s", "model": "n", "inputTokens": 1000, "outputTokens": 10}
+`), "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := run(t, Setup{Site: siteOf(t, "{clusters: [{name: a}]}"), Workload: DefaultWorkload(), Variant: variantsOf(t, policyOf("algorithm: random"))[0], Trace: trace})
+	for _, m := range got.Models {
+		if m.Requests != 1 || m.Returning != 0 || m.KVReuse != 0 || m.Recomputed != 0 {
+			t.Errorf("%s: %+v", m.Model, m)
+		}
+	}
+}
+
 func TestARequestThatNoCacheHoldsFails(t *testing.T) {
 	got := run(t, Setup{
 		Site: siteOf(t, `{clusters: [{name: a, kvTokens: 1000}]}`), Workload: DefaultWorkload(),

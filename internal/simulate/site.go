@@ -164,7 +164,9 @@ func (k *Cluster) validate(c *checker, path *field.Path) {
 	number(c, path.Child("decodeTokensPerSecond"), k.DecodeTokensPerSecond, 0.001, maxRate)
 	c.time(path.Child("rtt"), k.RTT, 0)
 	number(c, path.Child("kvTokens"), k.KVTokens, 1, maxTokens)
-	c.time(path.Child("timelinePeriod"), k.TimelinePeriod, 0)
+	if ptr.Deref(k.TimelinePeriod, Duration{}) != (Duration{}) {
+		c.time(path.Child("timelinePeriod"), k.TimelinePeriod, time.Millisecond)
+	}
 	c.time(path.Child("timelineShift"), k.TimelineShift, 0)
 	var last time.Duration
 	for i, m := range k.Timeline {

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"reflect"
+	"strings"
 	"time"
 
 	kjson "sigs.k8s.io/json"
@@ -59,8 +61,9 @@ func ReadTrace(r io.Reader, source string) ([]TraceRequest, error) {
 	var (
 		trace   []TraceRequest
 		names   = map[string]string{}
-		context = map[string]int64{}
+		context = map[[2]string]int64{}
 		lines   = bufio.NewScanner(r)
+		number  int
 	)
 	// one keeps a single copy of every name, of which a trace repeats few.
 	one := func(name string) string {
@@ -71,7 +74,8 @@ func ReadTrace(r io.Reader, source string) ([]TraceRequest, error) {
 		return name
 	}
 	lines.Buffer(nil, maxTraceLine)
-	for number := 1; lines.Scan(); number++ {
+	for lines.Scan() {
+		number++
 		data := bytes.TrimSpace(lines.Bytes())
 		if len(data) == 0 {
 			continue
@@ -84,11 +88,14 @@ func ReadTrace(r io.Reader, source string) ([]TraceRequest, error) {
 			return nil, fmt.Errorf("reading the trace: %s: line %d: %w", source, number, err)
 		}
 		request.Session, request.Model, request.AffinityKey = one(request.Session), one(request.Model), one(request.AffinityKey)
-		context[request.Session] = request.InputTokens + request.OutputTokens
+		context[[2]string{request.Model, request.Session}] = request.InputTokens + request.OutputTokens
 		trace = append(trace, request)
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("reading the trace: %s: %w", source, err)
+		if errors.Is(err, bufio.ErrTooLong) {
+			err = fmt.Errorf("longer than %d bytes; write one JSON object a line", maxTraceLine)
+		}
+		return nil, fmt.Errorf("reading the trace: %s: line %d: %w", source, number+1, err)
 	}
 	if len(trace) == 0 {
 		return nil, fmt.Errorf(`reading the trace: %s: no request in it; write one JSON object a line, such as {"time": 0.5, "session": "s1", "model": "m", "inputTokens": 900, "outputTokens": 200}`, source)
@@ -96,14 +103,18 @@ func ReadTrace(r io.Reader, source string) ([]TraceRequest, error) {
 	return trace, nil
 }
 
-func parseTraceLine(data []byte, context map[string]int64) (TraceRequest, error) {
+// parseTraceLine reads a line. Context is the tokens of each session so far, by model and session.
+func parseTraceLine(data []byte, context map[[2]string]int64) (TraceRequest, error) {
 	var line traceLine
 	strict, err := kjson.UnmarshalStrict(data, &line)
-	if err = errors.Join(append(strict, err)...); err != nil {
-		return TraceRequest{}, fmt.Errorf("%w; allowed: time, session, model, inputTokens, outputTokens, affinityKey, reusableTokens, sharedTokens", err)
+	if err != nil {
+		return TraceRequest{}, inPlainWords(err)
+	}
+	if err = errors.Join(strict...); err != nil {
+		return TraceRequest{}, fmt.Errorf("%w; allowed: %s", err, strings.Join(fieldsBeside(reflect.TypeFor[traceLine](), ""), ", "))
 	}
 	r := TraceRequest{Session: line.Session, Model: line.Model, AffinityKey: line.Session, InputTokens: line.InputTokens, OutputTokens: line.OutputTokens}
-	r.ReusableTokens = min(context[line.Session], line.InputTokens)
+	r.ReusableTokens = min(context[[2]string{line.Model, line.Session}], line.InputTokens)
 	if line.AffinityKey != nil {
 		r.AffinityKey = *line.AffinityKey
 	}
@@ -116,8 +127,8 @@ func parseTraceLine(data []byte, context map[string]int64) (TraceRequest, error)
 	switch {
 	case line.Time == nil:
 		return r, errors.New("time: required, the time of arrival in seconds")
-	case !(*line.Time >= 0 && *line.Time <= 1e9):
-		return r, fmt.Errorf("time: %v: must be from 0 to 1e9 seconds", *line.Time)
+	case !(*line.Time >= 0 && *line.Time <= longestTime.Seconds()):
+		return r, fmt.Errorf("time: %v: must be from 0 to %v seconds from the beginning of the trace", *line.Time, longestTime.Seconds())
 	case r.Session == "":
 		return r, errors.New("session: required")
 	case r.Model == "":

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 )
 
 // Workload is the traffic that comes to a site. In a file every field may be left out; ReadWorkload fills in the
@@ -182,13 +183,16 @@ func (w *Workload) validate() field.ErrorList {
 	return c.errors
 }
 
+// maxSessionRate bounds the sessions per second.
+const maxSessionRate = 1e6
+
 // defaultDuration of a workload without a trace.
 const defaultDuration = 10 * time.Minute
 
 func (t *Traffic) validate(c *checker, path *field.Path) {
 	c.time(path.Child("requestSLO"), t.RequestSLO, 0)
 	c.time(path.Child("maxWait"), t.MaxWait, 0)
-	number(c, path.Child("sessionsPerSecond"), t.SessionsPerSecond, 0, 1e6)
+	number(c, path.Child("sessionsPerSecond"), t.SessionsPerSecond, 0, maxSessionRate)
 	if t.Arrivals != "" {
 		oneOf(c, path.Child("arrivals"), t.Arrivals, Poisson, Even)
 	}
@@ -201,6 +205,9 @@ func (t *Traffic) validate(c *checker, path *field.Path) {
 			c.errors = append(c.errors, field.Required(at.Child("factor"), "the number that sessionsPerSecond is multiplied with"))
 		}
 		number(c, at.Child("factor"), change.Factor, 0, 1e6)
+		if rate := ptr.Deref(t.SessionsPerSecond, 1) * ptr.Deref(change.Factor, 1); rate > maxSessionRate {
+			c.invalid(at.Child("factor"), *change.Factor, fmt.Sprintf("makes %v sessions per second; must not make more than %v", rate, maxSessionRate))
+		}
 	}
 	t.Turns.validate(c, path.Child("turns"), 1, 1e6)
 	c.time(path.Child("thinkTime", "mean"), t.ThinkTime.Mean, 0)
