@@ -243,9 +243,6 @@ func percentiles(r *Report, columns []column, heads []head) chart {
 	for i := range values {
 		for j, ms := range values[i] {
 			values[i][j] = y(ms)
-			if math.IsNaN(ms) {
-				texts[i][j] = "–"
-			}
 		}
 	}
 	for _, p := range []float64{0, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999} {
@@ -255,7 +252,7 @@ func percentiles(r *Report, columns []column, heads []head) chart {
 	if top-bottom > 2.5 {
 		steps = []float64{1, 3}
 	}
-	for decade := 0.1; decade <= 1e7; decade *= 10 {
+	for decade := 0.1; decade <= 1e10; decade *= 10 {
 		for _, step := range steps {
 			if share := y(step * decade); share >= 0 && share <= 1 {
 				c.YTicks = append(c.YTicks, mark{yOf(share), round(step * decade)})
@@ -301,14 +298,14 @@ func reuse(columns []column, heads []head) chart {
 	width, n := columns[0].result.WindowSeconds, len(columns[0].ReuseOverTime)
 	c := chart{
 		Title: "KV reuse over time",
-		Note:  "share of input tokens that a KV cache served, as a mean over " + clock(width*(2*smoothed+1)) + " min; higher is better",
+		Note:  "share of input tokens that a KV cache served, as a mean over " + clock(width*(2*smoothed+1), width) + " min; higher is better",
 	}
 	var x []float64
 	var at []string
 	values, texts := make([][]float64, len(columns)), make([][]string, len(columns))
 	lowest := 0.8
 	for j := range n {
-		x, at = append(x, xOf((float64(j)+0.5)/float64(n))), append(at, clock(width*float64(j))+" – "+clock(width*float64(j+1)))
+		x, at = append(x, xOf((float64(j)+0.5)/float64(n))), append(at, clock(width*float64(j), width)+" – "+clock(width*float64(j+1), width))
 		for i := range columns {
 			value, text := math.NaN(), "–"
 			if over := columns[i].ReuseOverTime; over[j] != nil {
@@ -334,7 +331,7 @@ func reuse(columns []column, heads []head) chart {
 		c.YTicks = append(c.YTicks, mark{yOf(y(value)), strconv.FormatFloat(100*value, 'f', 0, 64) + " %"})
 	}
 	for i := range 6 {
-		c.XTicks = append(c.XTicks, mark{xOf(float64(i) / 5), clock(float64(i) / 5 * width * float64(n))})
+		c.XTicks = append(c.XTicks, mark{xOf(float64(i) / 5), clock(float64(i)/5*width*float64(n), width)})
 	}
 	c.draw(heads, x, at, values, texts)
 	return c
@@ -351,8 +348,11 @@ func mean(values []*float64) float64 {
 	return sum / n
 }
 
-// clock writes seconds as minutes or hours.
-func clock(seconds float64) string {
+// clock writes seconds as minutes or hours, and with a tenth where windows are that short.
+func clock(seconds, window float64) string {
+	if window < 1 {
+		return fmt.Sprintf("%d:%04.1f", int(seconds)/60, math.Mod(seconds, 60))
+	}
 	s := int(math.Round(seconds))
 	if s >= 3600 {
 		return fmt.Sprintf("%d:%02d h", s/3600, s/60%60)
@@ -413,7 +413,7 @@ func newHeatMap(c *column, h head) heatMap {
 		r := heatRow{Name: short(cluster.Name, 15), Share: percent(ratio(c.Clusters[i], c.TTFT.Count)), Y: y, TextY: y + height/2 + 4, Height: height - 2}
 		cell := (heatRight - heatLeft) / float64(len(cluster.LoadOverTime))
 		for w, load := range cluster.LoadOverTime {
-			title := fmt.Sprintf("%s, %s – %s: %s of %d slots", cluster.Name, clock(width*float64(w)), clock(width*float64(w+1)), percent(load), cluster.Slots)
+			title := fmt.Sprintf("%s, %s – %s: %s of %d slots", cluster.Name, clock(width*float64(w), width), clock(width*float64(w+1), width), percent(load), cluster.Slots)
 			if load > 1 {
 				title += ", the rest in the queue"
 			}
@@ -426,7 +426,7 @@ func newHeatMap(c *column, h head) heatMap {
 	n := float64(len(clusters[0].LoadOverTime))
 	for i := range 4 {
 		share := float64(i) / 3
-		m.Ticks = append(m.Ticks, mark{heatLeft + (heatRight-heatLeft)*share, clock(share * width * n)})
+		m.Ticks = append(m.Ticks, mark{heatLeft + (heatRight-heatLeft)*share, clock(share*width*n, width)})
 	}
 	return m
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,7 +72,7 @@ func (r *Report) columnsOf(model string) []column {
 	return columns
 }
 
-// figure is a row of a table: a number of every column.
+// figure is a row of a table: a number of every column, NaN where there is none.
 type figure struct {
 	name, meaning string
 	of            func(c *column) float64
@@ -85,21 +86,29 @@ func (r *Report) figures() []figure {
 	limit := milliseconds(r.GoodputTTFTMs)
 	return []figure{
 		{"requests", "that arrived after the warm-up", func(c *column) float64 { return float64(c.Requests) }, count, 0},
-		{"KV reuse", "share of input tokens that a KV cache served", func(c *column) float64 { return c.KVReuse }, percent, 1},
-		{"recomputed history", "share of the tokens of a session's earlier turns that had to be prefilled again", func(c *column) float64 { return c.Recomputed }, percent, -1},
-		{"left last cluster", "share of returning requests that went to another cluster than the one that served their session last", func(c *column) float64 { return c.LeftShare }, percent, -1},
-		{"TTFT p50", "half of the requests had their first token within", func(c *column) float64 { return c.TTFT.P50 }, milliseconds, -1},
-		{"TTFT p90", "nine of ten had it within", func(c *column) float64 { return c.TTFT.P90 }, milliseconds, -1},
-		{"TTFT p99", "ninety-nine of a hundred had it within", func(c *column) float64 { return c.TTFT.P99 }, milliseconds, -1},
-		{"TTFT p99, new", "of the first requests of sessions", func(c *column) float64 { return c.TTFTNew.P99 }, milliseconds, -1},
-		{"TTFT p99, returning", "of all later requests", func(c *column) float64 { return c.TTFTReturning.P99 }, milliseconds, -1},
-		{"routing wait, mean", "time that Stargate held a request before it chose a cluster", func(c *column) float64 { return c.RoutingWait.Mean }, milliseconds, -1},
-		{"routing wait p99", "", func(c *column) float64 { return c.RoutingWait.P99 }, milliseconds, -1},
-		{"queue wait, mean", "time in a cluster's queue", func(c *column) float64 { return c.QueueWait.Mean }, milliseconds, -1},
+		{"KV reuse", "share of input tokens that a KV cache served", func(c *column) float64 { return among(c.TTFT.Count, c.KVReuse) }, percent, 1},
+		{"recomputed history", "share of the tokens of a session's earlier turns that had to be prefilled again", func(c *column) float64 { return among(c.TTFT.Count, c.Recomputed) }, percent, -1},
+		{"left last cluster", "share of returning requests that went to another cluster than the one that served their session last", func(c *column) float64 { return among(int64(c.Returning), c.LeftShare) }, percent, -1},
+		{"TTFT p50", "half of the requests had their first token within", func(c *column) float64 { return among(c.TTFT.Count, c.TTFT.P50) }, milliseconds, -1},
+		{"TTFT p90", "nine of ten had it within", func(c *column) float64 { return among(c.TTFT.Count, c.TTFT.P90) }, milliseconds, -1},
+		{"TTFT p99", "ninety-nine of a hundred had it within", func(c *column) float64 { return among(c.TTFT.Count, c.TTFT.P99) }, milliseconds, -1},
+		{"TTFT p99, new", "of the first requests of sessions", func(c *column) float64 { return among(c.TTFTNew.Count, c.TTFTNew.P99) }, milliseconds, -1},
+		{"TTFT p99, returning", "of all later requests", func(c *column) float64 { return among(c.TTFTReturning.Count, c.TTFTReturning.P99) }, milliseconds, -1},
+		{"routing wait, mean", "time that Stargate held a request before it chose a cluster", func(c *column) float64 { return among(c.RoutingWait.Count, c.RoutingWait.Mean) }, milliseconds, -1},
+		{"routing wait p99", "", func(c *column) float64 { return among(c.RoutingWait.Count, c.RoutingWait.P99) }, milliseconds, -1},
+		{"queue wait, mean", "time in a cluster's queue", func(c *column) float64 { return among(c.QueueWait.Count, c.QueueWait.Mean) }, milliseconds, -1},
 		{"goodput", "requests per second served with a TTFT within " + limit, func(c *column) float64 { return c.Goodput }, perSecond, 1},
-		{"goodput share", "share of all requests that were", func(c *column) float64 { return c.GoodputShare }, percent, 1},
+		{"goodput share", "share of all requests that were", func(c *column) float64 { return among(int64(c.Requests), c.GoodputShare) }, percent, 1},
 		{"failed", "requests without a whole answer", func(c *column) float64 { return float64(c.Failed) }, count, -1},
 	}
+}
+
+// among is a figure that says something about n requests, or nothing if there are none.
+func among(n int64, figure float64) float64 {
+	if n == 0 {
+		return math.NaN()
+	}
+	return figure
 }
 
 // reasons of failures, as rows; those that occur nowhere are left out.
@@ -111,6 +120,7 @@ func reasons(columns []column) []figure {
 		{"  waited too long", "", func(c *column) float64 { return float64(c.Failures.WaitedTooLong) }, count, 0},
 		{"  too long for the cache", "", func(c *column) float64 { return float64(c.Failures.TooLong) }, count, 0},
 		{"  cut off", "", func(c *column) float64 { return float64(c.Failures.CutOff) }, count, 0},
+		{"  unfinished", "", func(c *column) float64 { return float64(c.Failures.Unfinished) }, count, 0},
 		{"retried attempts", "", func(c *column) float64 { return float64(c.Retried) }, count, 0},
 	}
 	return slices.DeleteFunc(all, func(f figure) bool {
@@ -121,6 +131,7 @@ func reasons(columns []column) []figure {
 // best is the value that is better than that of some column and worse than that of none, as it is shown; false if all show
 // the same.
 func (f *figure) best(columns []column) (string, bool) {
+	columns = slices.DeleteFunc(slices.Clone(columns), func(c column) bool { return math.IsNaN(f.of(&c)) })
 	if f.better == 0 || len(columns) < 2 {
 		return "", false
 	}
@@ -130,7 +141,13 @@ func (f *figure) best(columns []column) (string, bool) {
 	return text, text != f.text(f.of(&worst))
 }
 
-func percent(x float64) string { return strconv.FormatFloat(100*x, 'f', 1, 64) + " %" }
+// percent writes a share, and a dash for none.
+func percent(x float64) string {
+	if math.IsNaN(x) {
+		return "–"
+	}
+	return strconv.FormatFloat(100*x, 'f', 1, 64) + " %"
+}
 
 func perSecond(x float64) string { return strconv.FormatFloat(x, 'f', 2, 64) + " /s" }
 
@@ -143,9 +160,11 @@ func count(x float64) string {
 	return digits
 }
 
-// milliseconds writes a time with three digits.
+// milliseconds writes a time with three digits, and a dash for none.
 func milliseconds(ms float64) string {
 	switch {
+	case math.IsNaN(ms):
+		return "–"
 	case ms >= 100_000:
 		return strconv.FormatFloat(ms/1000, 'f', 0, 64) + " s"
 	case ms >= 10_000:

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"errors"
 	"regexp"
 	"strings"
 	"testing"
@@ -97,6 +98,46 @@ func TestATableFitsTheTerminal(t *testing.T) {
 	}
 	if n := strings.Count(got.String(), "KV reuse"); n != 2 {
 		t.Errorf("seven variants are in %d tables, want 2", n)
+	}
+}
+
+func TestWhatWasNeverMeasuredIsADash(t *testing.T) {
+	r := small()
+	for i := range r.Results {
+		m := &r.Results[i].Models[0]
+		m.Clusters = []int{0, 0}
+		if i == 0 {
+			m.KVReuse, m.Returning, m.LeftShare, m.GoodputShare = 0, 0, 0, 0
+			m.TTFT, m.TTFTNew, m.TTFTReturning, m.RoutingWait, m.QueueWait = simulate.Times{}, simulate.Times{}, simulate.Times{}, simulate.Times{}, simulate.Times{}
+			m.TTFTDistribution = nil
+		}
+	}
+	var table, page strings.Builder
+	if err := errors.Join(Table(&table, r, true), HTML(&page, r)); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []string{
+		"KV reuse                                     –            80.0 %\n",
+		"TTFT p50                                     –             25 ms\n",
+		"left last cluster                            –            10.0 %\n",
+	} {
+		if !strings.Contains(table.String(), row) {
+			t.Errorf("%q is not in the table:\n%s", row, table.String())
+		}
+	}
+	if strings.Contains(page.String(), "NaN") || !strings.Contains(page.String(), "from –") {
+		t.Error("the page shows what was never measured as something else than a dash")
+	}
+}
+
+func TestTicksTellShortTimesApart(t *testing.T) {
+	for _, test := range []struct {
+		seconds, window float64
+		want            string
+	}{{90, 1, "1:30"}, {7260, 120, "2:01 h"}, {0.4, 0.1, "0:00.4"}, {59.5, 0.99, "0:59.5"}, {60, 0.99, "1:00.0"}} {
+		if got := clock(test.seconds, test.window); got != test.want {
+			t.Errorf("%v seconds are %q, want %q", test.seconds, got, test.want)
+		}
 	}
 }
 
