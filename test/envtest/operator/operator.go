@@ -26,8 +26,9 @@ import (
 const UserAgent = "manager/"
 
 const (
-	namespace = "routing-operator-system"
-	account   = "system:serviceaccount:" + namespace + ":routing-operator"
+	// Namespace that the operator is installed in.
+	Namespace = "routing-operator-system"
+	account   = "system:serviceaccount:" + Namespace + ":routing-operator"
 )
 
 // WebhookManifest is the webhook configuration for testenv's Options.Webhooks, in the repository.
@@ -63,7 +64,7 @@ func Install(ctx context.Context, env *testenv.Environment) (*Operator, error) {
 			return nil, fmt.Errorf("installing the operator: %s: %w\n%s", command, err, out)
 		}
 	}
-	user, err := env.User(account, "system:serviceaccounts", "system:serviceaccounts:"+namespace, "system:authenticated")
+	user, err := env.User(account, "system:serviceaccounts", "system:serviceaccounts:"+Namespace, "system:authenticated")
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +88,7 @@ func (o *Operator) Start(ctx context.Context, more ...string) (*Manager, error) 
 	slices.Sort(generations)
 	webhook := &o.env.WebhookServer
 	arguments := append([]string{
-		"--own-namespace=" + namespace,
+		"--own-namespace=" + Namespace,
 		"--stargate-generations=" + strings.Join(generations, ","),
 		"--webhook-bind-host=" + webhook.Host,
 		"--webhook-port=" + strconv.Itoa(webhook.Port),

@@ -1,0 +1,98 @@
+package scale
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/routing-operator/routing-operator/test/envtest/operator"
+	"github.com/routing-operator/routing-operator/test/envtest/testenv"
+)
+
+// completion is a generation of a Deployment that Kubernetes reports to be rolled out.
+type completion struct {
+	namespace, name string
+	generation      int64
+}
+
+// completions watches Deployments beside the operator, and notes when each report arrives first.
+type completions struct {
+	mutex sync.Mutex
+	seen  map[completion]time.Time
+}
+
+func watchCompletions(ctx context.Context) *completions {
+	GinkgoHelper()
+	c := &completions{seen: map[completion]time.Time{}}
+	watching, err := admin.Watch(ctx, &appsv1.DeploymentList{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(watching.Stop)
+	go func() {
+		for event := range watching.ResultChan() {
+			arrived := time.Now()
+			if d, ok := event.Object.(*appsv1.Deployment); ok && complete(d) {
+				c.note(completion{d.Namespace, d.Name, d.Generation}, arrived)
+			}
+		}
+	}()
+	return c
+}
+
+func (c *completions) note(key completion, at time.Time) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if _, known := c.seen[key]; !known {
+		c.seen[key] = at
+	}
+}
+
+// complete is what kubectl rollout status takes for the end.
+func complete(d *appsv1.Deployment) bool {
+	s, n := &d.Status, ptr.Deref(d.Spec.Replicas, 1)
+	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == n && s.Replicas == n && s.AvailableReplicas == n
+}
+
+// delays are, for every change of a Deployment that the operator made after another one in the same namespace, the time
+// from the report that the one before was complete until the API server received it.
+func (c *completions) delays(changes []testenv.Write) ([]time.Duration, error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	generations := map[client.ObjectKey]int64{}
+	before := map[string]completion{}
+	var delays []time.Duration
+	for _, change := range changes {
+		if last, ok := before[change.Namespace]; ok {
+			reported, ok := c.seen[last]
+			if !ok {
+				return nil, fmt.Errorf("%s came before %v was reported complete", change, last)
+			}
+			delays = append(delays, change.At.Sub(reported))
+		}
+		key := client.ObjectKey{Namespace: change.Namespace, Name: change.Name}
+		generations[key]++
+		before[change.Namespace] = completion{change.Namespace, change.Name, 1 + generations[key]} // 1 is without the operator
+	}
+	return delays, nil
+}
+
+// changesIn are the operator's changes of Deployments in the namespaces.
+func changesIn(namespaces []string, since testenv.Mark) []testenv.Write {
+	GinkgoHelper()
+	writes, err := env.Writes(since, operator.UserAgent)
+	Expect(err).NotTo(HaveOccurred())
+	return slices.DeleteFunc(writes, func(w testenv.Write) bool {
+		return w.Resource != "deployments" || w.Code != 200 || !slices.Contains(namespaces, w.Namespace)
+	})
+}
+
+func percentile(sorted []time.Duration, p int) time.Duration {
+	return sorted[min(len(sorted)-1, len(sorted)*p/100)].Round(time.Millisecond)
+}

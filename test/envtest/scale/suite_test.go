@@ -1,0 +1,115 @@
+// Package scale counts, at the API server, what an operator with many planes and policies writes: nothing in a steady
+// state, and one rollout for a burst. It records the manager's memory, and how soon a step follows the one before.
+// docs/measurements.md has the figures of the full size.
+package scale
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/release"
+	"github.com/routing-operator/routing-operator/test/envtest/operator"
+	"github.com/routing-operator/routing-operator/test/envtest/testenv"
+	"github.com/routing-operator/routing-operator/test/fixtures"
+	"github.com/routing-operator/routing-operator/test/standin"
+)
+
+// size of a run.
+type size struct {
+	planes, policies int
+	// burst is how many policies are applied at once to one plane.
+	burst int
+	// movers are planes that go through waves side by side, of one model each.
+	movers, waves int
+	// idle is how long nothing may be written.
+	idle time.Duration
+}
+
+// sizes by the value of the environment variable SCALE.
+var sizes = map[string]size{
+	"":     {planes: 20, policies: 100, burst: 300, movers: 2, waves: 10, idle: 10 * time.Second},
+	"full": {planes: 100, policies: 500, burst: 1000, movers: 4, waves: 50, idle: time.Minute},
+}
+
+var (
+	scale     size
+	env       *testenv.Environment
+	admin     client.WithWatch
+	installed *operator.Operator
+	manager   *operator.Manager
+	// peak is the most memory that a manager before the present one has had.
+	peak int64
+)
+
+func TestScale(t *testing.T) {
+	var ok bool
+	if scale, ok = sizes[os.Getenv("SCALE")]; !ok {
+		t.Fatalf("SCALE is %q; it can be full, or unset for a smaller run", os.Getenv("SCALE"))
+	}
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(5 * time.Minute)
+	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
+	RunSpecs(t, "Scale")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	logf.SetLogger(GinkgoLogr)
+	scheme := runtime.NewScheme()
+	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+	var err error
+	env, err = testenv.Start(ctx, testenv.Options{ControllerManager: true, Webhooks: []string{filepath.Join("..", "..", "..", operator.WebhookManifest)}})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error { return env.Stop() })
+	admin, err = client.NewWithWatch(env.Config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	releases, err := release.ParseTable(fixtures.Releases())
+	Expect(err).NotTo(HaveOccurred())
+	// Pods take no time of their own.
+	behaviour := standin.Behaviour{Backoff: 200 * time.Millisecond, MaxBackoff: 2 * time.Second, Retry: 100 * time.Millisecond}
+	kubelet, err := standin.Start(ctx, env.Config, standin.Options{Releases: &releases, Behaviour: &behaviour})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(kubelet.Stop)
+	installed, err = operator.Install(ctx, env)
+	Expect(err).NotTo(HaveOccurred())
+	manager, err = installed.Start(ctx)
+	Expect(err).NotTo(HaveOccurred())
+})
+
+// written are the operator's writes since the mark, those apart by which its leader is elected: the lease and the events
+// about it.
+func written(since testenv.Mark) []testenv.Write {
+	GinkgoHelper()
+	all, err := env.Writes(since, operator.UserAgent)
+	Expect(err).NotTo(HaveOccurred())
+	var others []testenv.Write
+	for _, w := range all {
+		if !w.ToLease() && (w.Resource != "events" || w.Namespace != operator.Namespace) {
+			others = append(others, w)
+		}
+	}
+	return others
+}
+
+func mark() testenv.Mark {
+	GinkgoHelper()
+	m, err := env.Mark()
+	Expect(err).NotTo(HaveOccurred())
+	return m
+}
+
+// report a figure, whatever the verbosity.
+func report(name, format string, args ...any) {
+	AddReportEntry(name, fmt.Sprintf(format, args...), ReportEntryVisibilityAlways)
+}
