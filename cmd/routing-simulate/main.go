@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -12,11 +13,14 @@ import (
 	"github.com/routing-operator/routing-operator/internal/simulate/cmd"
 )
 
+const name = "routing-simulate"
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	command := cmd.New(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
-	command.Use = "routing-simulate -f POLICY... [--workload FILE] [--site FILE]"
+	command.Use = strings.Replace(command.Use, command.Name(), name, 1)
+	command.Example = strings.ReplaceAll(command.Example, "  simulate", "  "+name)
 	if err := command.ExecuteContext(ctx); err != nil {
 		os.Exit(1)
 	}

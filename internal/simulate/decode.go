@@ -59,7 +59,7 @@ func decode(data []byte, source string, v any) error {
 		message := err.Error()
 		var at kjson.FieldError
 		if errors.As(err, &at) && strings.HasPrefix(message, "unknown field") {
-			message = fmt.Sprintf("%s: unknown field; allowed here: %s", at.FieldPath(), strings.Join(fieldsBeside(reflect.TypeOf(v), at.FieldPath()), ", "))
+			message = fmt.Sprintf("%s: unknown field; %s", at.FieldPath(), insteadOf(reflect.TypeOf(v), at.FieldPath()))
 		}
 		all = append(all, fmt.Errorf("%s: %s", source, message))
 	}
@@ -100,6 +100,14 @@ func inFile(source string, list field.ErrorList) error {
 		all[i] = fmt.Errorf("%s: %w", source, err)
 	}
 	return errors.Join(all...)
+}
+
+// insteadOf tells what to write in place of an unknown field.
+func insteadOf(t reflect.Type, path string) string {
+	if strings.HasSuffix(path, ".false") || strings.HasSuffix(path, ".true") {
+		return "a bare n or y is a truth value to YAML, so write it in quotes"
+	}
+	return "allowed here: " + strings.Join(fieldsBeside(t, path), ", ")
 }
 
 var index = regexp.MustCompile(`\[[^]]*\]`)

@@ -110,7 +110,10 @@ func TestSamplesAreRead(t *testing.T) {
 	for kind, read := range map[string]func(name string, data []byte) error{
 		"sites":     func(name string, data []byte) error { _, err := ReadSite(data, name); return err },
 		"workloads": func(name string, data []byte) error { _, err := ReadWorkload(data, name); return err },
-		"policies":  func(name string, data []byte) error { _, err := ReadPolicies(name, File{name, data}); return err },
+		"policies": func(name string, data []byte) error {
+			_, err := ReadPolicies(name, manifestsOf(t, string(data)))
+			return err
+		},
 	} {
 		names, err := filepath.Glob(filepath.Join(samples, kind, "*.yaml"))
 		if err != nil || len(names) == 0 {
@@ -165,25 +168,42 @@ spec:
 
 func TestPoliciesThatAreRefused(t *testing.T) {
 	tests := []struct{ name, yaml, want string }{
-		{"nothing in the file", "# empty\n", "reading policies: no RoutingPolicy and no RoutingPlane in p; name a file that holds one"},
+		{"nothing in the file", "# empty\n", "reading policies: no RoutingPolicy and no RoutingPlane of routing.nvcf.io/v1alpha1 in p; name a file that holds one"},
 		{"an unknown field", strings.Replace(policyOf("algorithm: random"), "planeRef", "plane", 1),
-			"reading policies: p.yaml, document 1: spec.plane: unknown field; allowed here: planeRef, models"},
-		{"an unknown kind", "apiVersion: routing.nvcf.io/v1alpha1\nkind: Policy", `reading policies: p.yaml, document 1: kind: "Policy": must be RoutingPolicy or RoutingPlane`},
+			"reading policies: <stdin>:1: spec.plane: unknown field; allowed here: planeRef, models"},
+		{"a bare n", policyOf("algorithm: wait-and-widen, n: 3"), `reading policies: <stdin>:1: spec.models[0].false: unknown field; a bare n or y is a truth value to YAML, so write it in quotes`},
+		{"a key twice", policyOf("algorithm: random, algorithm: pulsar"), `reading policies: <stdin>:7: the key "algorithm" stands in this mapping twice; remove one`},
+		{"no YAML", "# A policy of routing.nvcf.io.\na: [", "reading policies: <stdin>:2: no YAML: did not find expected node content"},
+		{"another version", strings.Replace(policyOf("algorithm: random"), "v1alpha1", "v1", 1), `reading policies: <stdin>:1: apiVersion: "routing.nvcf.io/v1": must be routing.nvcf.io/v1alpha1`},
+		{"an unknown kind", "apiVersion: routing.nvcf.io/v1alpha1\nkind: Policy", `reading policies: <stdin>:1: kind: "Policy": must be RoutingPolicy or RoutingPlane`},
 		{"two policies for a model", policyOf("algorithm: random") + "---\n" + policyOf("algorithm: pulsar"),
-			`reading policies: p.yaml, document 2: spec.models[0].name: model "m" is in p.yaml, document 1 already; give the alternative with --compare`},
-		{"two planes", plane + plane, "reading policies: p.yaml, document 2: a second RoutingPlane, ns/plane beside ns/plane; simulate one plane at a time"},
+			`reading policies: <stdin>:9: spec.models[0].name: model "m" is in <stdin>:1 already; give the alternative with --compare`},
+		{"two planes", plane + plane, "reading policies: <stdin>:14: a second RoutingPlane, ns/plane beside ns/plane; simulate one plane at a time"},
 		{"a policy of another plane", strings.Replace(policyOf("algorithm: random"), "name: plane", "name: other", 1) + plane,
 			"reading policies: RoutingPolicy ns/p is on plane ns/other, and the plane in the files is ns/plane; simulate one plane at a time"},
 		{"what validation refuses", policyOf("algorithm: random, seed: s"),
-			`reading policies: p.yaml, document 1: spec.models[0].seed: Invalid value: seed is not supported by algorithm random; supported by: pulsar, pulsar-wait-and-widen, wait-and-widen; remove the field or change the algorithm`},
+			`reading policies: <stdin>:1: spec.models[0].seed: Invalid value: seed is not supported by algorithm random; supported by: pulsar, pulsar-wait-and-widen, wait-and-widen; remove the field or change the algorithm`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := ReadPolicies("p", File{"p.yaml", []byte(test.yaml)})
+			_, err := ReadPolicies("p", manifestsOf(t, test.yaml))
 			if err == nil || err.Error() != test.want {
 				t.Errorf("error %v\n want %s", err, test.want)
 			}
 		})
+	}
+}
+
+func TestPoliciesInAListAsKubectlGetsThem(t *testing.T) {
+	var list strings.Builder
+	list.WriteString("apiVersion: v1\nkind: List\nitems:\n")
+	for _, item := range []string{policyOf("algorithm: random"), plane} {
+		item = strings.TrimPrefix(item, "---\n# The plane.\n")
+		list.WriteString("- " + strings.ReplaceAll(strings.TrimSuffix(item, "\n"), "\n", "\n  ") + "\n  status: {observedGeneration: 1}\n")
+	}
+	v := variantsOf(t, list.String())[0]
+	if v.Plane.Models["m"].Algorithm != v1alpha1.Random || v.Plane.Default != v1alpha1.Random {
+		t.Errorf("read %+v", v.Plane)
 	}
 }
 
@@ -225,7 +245,7 @@ func TestVariantsHaveTheFlagOffAndOnWhereverItIsSet(t *testing.T) {
 }
 
 func TestAnOlderStargateGetsTheFieldsItKnowsAndAWarning(t *testing.T) {
-	p, err := ReadPolicies("p", File{"p.yaml", []byte("apiVersion: v1\nkind: Secret\n---\n" + policyOf(sticky("pulsar-wait-and-widen")+", bandWidenIntervalMs: 50"))})
+	p, err := ReadPolicies("p", manifestsOf(t, "apiVersion: v1\nkind: Secret\n---\n"+policyOf(sticky("pulsar-wait-and-widen")+", bandWidenIntervalMs: 50")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,13 +257,13 @@ func TestAnOlderStargateGetsTheFieldsItKnowsAndAWarning(t *testing.T) {
 		warnings []string
 	}{
 		{"V2", 1, routing.WeightMaxInputTPS, 300 * time.Millisecond, []string{
-			`model "m": lastClusterAffinity is left out: Stargate V2 does not know it, it is there since V3`,
+			"RoutingPolicy ns/p: spec.models[0].lastClusterAffinity: Stargate does not know lastClusterAffinity, which is left out of the file; it takes effect from V3 on",
 			"Stargate V2 is of generation V2, and decisions are simulated as V3 makes them, with the configuration that V2 reads",
 			"not simulated: before V3 pulsar-wait-and-widen without a queue SLO sends every request to its rank-1 cluster, whatever the load",
 		}},
 		{"0.18.2", 1, routing.WeightLastMeanInputTPS, 0, []string{
-			`model "m": bandWidenIntervalMs is left out: Stargate 0.18.2 does not know it, it is there since V2`,
-			`model "m": lastClusterAffinity is left out: Stargate 0.18.2 does not know it, it is there since V3`,
+			"RoutingPolicy ns/p: spec.models[0].bandWidenIntervalMs: Stargate does not know bandWidenIntervalMs, which is left out of the file; it takes effect from V2 on",
+			"RoutingPolicy ns/p: spec.models[0].lastClusterAffinity: Stargate does not know lastClusterAffinity, which is left out of the file; it takes effect from V3 on",
 			"Stargate 0.18.2 is of generation V1, and decisions are simulated as V3 makes them, with the configuration that 0.18.2 reads",
 			"not simulated: before V3 pulsar-wait-and-widen without a queue SLO sends every request to its rank-1 cluster, whatever the load",
 			"not simulated: before V2 pulsar-wait-and-widen tries rank 1, then ranks 2 to 3, 4 to 7 and so on, each band alone, and never waits",
@@ -263,8 +283,10 @@ func TestAnOlderStargateGetsTheFieldsItKnowsAndAWarning(t *testing.T) {
 			if len(variants) != test.variants || m.Weight != test.weight || m.AffinityWait != test.wait {
 				t.Errorf("%d variants, weight %s, affinity wait %v; want %d, %s, %v", len(variants), m.Weight, m.AffinityWait, test.variants, test.weight, test.wait)
 			}
-			warnings = slices.DeleteFunc(warnings, func(w string) bool { return strings.HasPrefix(w, "RoutingPolicy ns/p: ") })
-			if want := append([]string{"p.yaml, document 1: skipped, it is a Secret of v1"}, test.warnings...); !slices.Equal(warnings, want) {
+			warnings = slices.DeleteFunc(warnings, func(w string) bool {
+				return strings.HasPrefix(w, "RoutingPolicy ns/p: ") && !strings.Contains(w, "does not know")
+			})
+			if want := append([]string{"p: documents of other kinds are skipped, 1 of them"}, test.warnings...); !slices.Equal(warnings, want) {
 				t.Errorf("warnings:\n%s\nwant:\n%s", strings.Join(warnings, "\n"), strings.Join(want, "\n"))
 			}
 		})

@@ -1,8 +1,10 @@
 package simulate
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/routing-operator/routing-operator/internal/manifests"
 	"github.com/routing-operator/routing-operator/internal/release"
 )
 
@@ -18,9 +20,19 @@ spec:
 `
 }
 
+// manifestsOf text on standard input.
+func manifestsOf(t testing.TB, yaml string) manifests.Set {
+	t.Helper()
+	set, err := manifests.Read([]string{manifests.Stdin}, strings.NewReader(yaml))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
 func variantsOf(t testing.TB, yaml string) []Variant {
 	t.Helper()
-	p, err := ReadPolicies("p", File{"p.yaml", []byte(yaml)})
+	p, err := ReadPolicies("p", manifestsOf(t, yaml))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,12 +1,9 @@
 package simulate
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"path"
 	"slices"
@@ -14,62 +11,48 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	yamldocs "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/yaml"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/lbconfig"
+	"github.com/routing-operator/routing-operator/internal/manifests"
 	"github.com/routing-operator/routing-operator/internal/release"
 	"github.com/routing-operator/routing-operator/internal/render"
 	"github.com/routing-operator/routing-operator/internal/routing"
 	"github.com/routing-operator/routing-operator/internal/validate"
 )
 
-// File is what a file holds.
-type File struct {
-	// Name of the file in errors.
-	Name string
-	Data []byte
-}
-
 // Policies is what the RoutingPolicies of some files, and the RoutingPlane among them if there is one, add up to.
 type Policies struct {
 	// Label that tells the policies from those that they are compared with.
 	Label string
-	// Skipped are the objects of other kinds, as warnings.
-	Skipped []string
 
+	// skipped is how many objects of other kinds there were.
+	skipped  int
 	policies []v1alpha1.RoutingPolicy
 	plane    *v1alpha1.RoutingPlane
 }
 
-// ReadPolicies reads the RoutingPolicies and the RoutingPlane of YAML files of any number of documents. It refuses what the
-// operator would refuse, two policies for one model, and a second plane.
-func ReadPolicies(label string, files ...File) (*Policies, error) {
-	p := &Policies{Label: label}
+// ReadPolicies takes the RoutingPolicies and the RoutingPlane of the manifests. It refuses what the operator would refuse, a
+// key that stands twice, two policies for one model, and a second plane.
+func ReadPolicies(label string, set manifests.Set) (*Policies, error) {
+	p := &Policies{Label: label, skipped: set.Skipped}
 	var all []error
+	for _, broken := range set.Broken {
+		all = append(all, fmt.Errorf("%s:%d: %s", broken.File, broken.Line, broken.Message))
+	}
 	owner := map[string]string{}
-	for _, file := range files {
-		docs := yamldocs.NewYAMLReader(bufio.NewReader(bytes.NewReader(file.Data)))
-		for number := 1; ; number++ {
-			doc, err := docs.Read()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			source := fmt.Sprintf("%s, document %d", file.Name, number)
-			if err != nil {
-				all = append(all, fmt.Errorf("%s: %w", source, err))
-				break
-			}
-			all = append(all, p.read(doc, source, owner))
+	for _, document := range set.Documents {
+		for _, twice := range document.Duplicates() {
+			all = append(all, fmt.Errorf("%s:%d: the key %q stands in this mapping twice; remove one", document.File, twice.Line, twice.Key))
 		}
+		all = append(all, p.read(document, owner))
 	}
 	if err := errors.Join(all...); err != nil {
 		return nil, fmt.Errorf("reading policies: %w", err)
 	}
 	if len(p.policies) == 0 && p.plane == nil {
-		return nil, fmt.Errorf("reading policies: no RoutingPolicy and no RoutingPlane in %s; name a file that holds one", label)
+		return nil, fmt.Errorf("reading policies: no RoutingPolicy and no RoutingPlane of %s in %s; name a file that holds one", v1alpha1.GroupVersion, label)
 	}
 	for i := range p.policies {
 		if policy := &p.policies[i]; p.plane != nil && planeOf(policy) != nameOf(p.plane) {
@@ -85,24 +68,18 @@ func planeOf(p *v1alpha1.RoutingPolicy) string {
 	return cmp.Or(p.Spec.PlaneRef.Namespace, p.Namespace) + "/" + p.Spec.PlaneRef.Name
 }
 
-// read takes one document in. Owner maps each model to the source of its policy.
-func (p *Policies) read(doc []byte, source string, owner map[string]string) error {
-	content := map[string]any{}
-	if err := yaml.Unmarshal(doc, &content); err != nil {
-		return fmt.Errorf("%s: not valid YAML: %w", source, err)
-	}
+// read takes one document in. Owner maps each model to the place of its policy.
+func (p *Policies) read(document *manifests.Document, owner map[string]string) error {
+	source := fmt.Sprintf("%s:%d", document.File, document.Position("").Line)
 	root := field.NewPath("spec")
-	version, _ := content["apiVersion"].(string)
-	kind, _ := content["kind"].(string)
+	version, _ := document.Object["apiVersion"].(string)
+	kind, _ := document.Object["kind"].(string)
 	switch {
-	case len(content) == 0:
-		return nil
 	case version != v1alpha1.GroupVersion.String():
-		p.Skipped = append(p.Skipped, fmt.Sprintf("%s: skipped, it is a %s of %s", source, cmp.Or(kind, "document without kind"), cmp.Or(version, "no apiVersion")))
-		return nil
+		return fmt.Errorf("%s: apiVersion: %q: must be %s", source, version, v1alpha1.GroupVersion)
 	case kind == "RoutingPolicy":
 		policy := v1alpha1.RoutingPolicy{}
-		if err := decode(doc, source, &policy); err != nil {
+		if err := decode(document.JSON, source, &policy); err != nil {
 			return err
 		}
 		if err := inFile(source, validate.Policy(&policy.Spec, root)); err != nil {
@@ -118,7 +95,7 @@ func (p *Policies) read(doc []byte, source string, owner map[string]string) erro
 		return nil
 	case kind == "RoutingPlane":
 		plane := v1alpha1.RoutingPlane{}
-		if err := decode(doc, source, &plane); err != nil {
+		if err := decode(document.JSON, source, &plane); err != nil {
 			return err
 		}
 		if p.plane != nil {
@@ -175,12 +152,20 @@ func (v *Variant) Models() []string {
 // say anything about lastClusterAffinity once with the flag off and once on. The warnings tell what the release does not
 // know, what is not simulated of it, and what validation warns about.
 func (p *Policies) Variants(r release.Release) (variants []Variant, warnings []string, err error) {
-	warnings = slices.Clone(p.Skipped)
-	for i := range p.policies {
-		found := validate.PolicyWarnings(&p.policies[i].Spec, field.NewPath("spec"), validate.Only(r.Generation))
+	if p.skipped > 0 {
+		warnings = append(warnings, fmt.Sprintf("%s: documents of other kinds are skipped, %d of them", p.Label, p.skipped))
+	}
+	add := func(kind string, o metav1.Object, found []validate.Warning) {
 		for _, line := range validate.Lines(found, 0) {
-			warnings = append(warnings, fmt.Sprintf("RoutingPolicy %s: %s", nameOf(&p.policies[i]), line))
+			warnings = append(warnings, fmt.Sprintf("%s %s: %s", kind, nameOf(o), line))
 		}
+	}
+	root, generation := field.NewPath("spec"), validate.Only(r.Generation)
+	if p.plane != nil {
+		add("RoutingPlane", p.plane, validate.PlaneWarnings(&p.plane.Spec, root, generation))
+	}
+	for i := range p.policies {
+		add("RoutingPolicy", &p.policies[i], validate.PolicyWarnings(&p.policies[i].Spec, root, generation))
 	}
 	written := p.config(nil)
 	flags := []*bool{nil}
@@ -200,14 +185,10 @@ func (p *Policies) Variants(r release.Release) (variants []Variant, warnings []s
 		if p.plane != nil && p.plane.Spec.LastCluster.TTL != nil {
 			v.TTL = p.plane.Spec.LastCluster.TTL.Duration
 		}
-		var omitted []render.Omission
-		if v.Plane, omitted, err = planeFor(config, on, r.Generation); err != nil {
+		if v.Plane, err = planeFor(config, on, r.Generation); err != nil {
 			return nil, nil, fmt.Errorf("variant %q: %w", v.Name(), err)
 		}
 		if flag == flags[0] {
-			for _, o := range omitted {
-				warnings = append(warnings, fmt.Sprintf("%s: %s is left out: Stargate %s does not know it, it is there since %s", o.Place, o.Field, r.Version, o.Since))
-			}
 			warnings = append(warnings, notSimulated(&v.Plane, r)...)
 		}
 		variants = append(variants, v)
@@ -251,17 +232,17 @@ func hasFlag(c render.Config) bool {
 }
 
 // planeFor is what a Stargate of the generation makes of the file that the operator renders for it.
-func planeFor(c render.Config, on render.Flags, g release.Generation) (routing.Plane, []render.Omission, error) {
+func planeFor(c render.Config, on render.Flags, g release.Generation) (routing.Plane, error) {
 	rendered, err := render.LBConfig(c, on, g)
 	if err != nil {
-		return routing.Plane{}, nil, fmt.Errorf("rendering %s: %w", render.LBConfigKey, err)
+		return routing.Plane{}, fmt.Errorf("rendering %s: %w", render.LBConfigKey, err)
 	}
 	file, err := lbconfig.Read(rendered.Data, g)
 	if err != nil {
-		return routing.Plane{}, nil, fmt.Errorf("Stargate would refuse the rendered %s: %w", render.LBConfigKey, err)
+		return routing.Plane{}, fmt.Errorf("Stargate would refuse the rendered %s: %w", render.LBConfigKey, err)
 	}
 	if c, err = render.FromFile(file); err != nil {
-		return routing.Plane{}, nil, fmt.Errorf("reading the rendered %s: %w", render.LBConfigKey, err)
+		return routing.Plane{}, fmt.Errorf("reading the rendered %s: %w", render.LBConfigKey, err)
 	}
 	plane := routing.PlaneFrom(&v1alpha1.StargateSpec{DefaultAlgorithm: c.DefaultAlgorithm, RequestAlgorithms: c.RequestAlgorithms}, c.Models)
 	for algorithm, config := range plane.RequestAlgorithms {
@@ -274,7 +255,7 @@ func planeFor(c render.Config, on render.Flags, g release.Generation) (routing.P
 		}
 		plane.Models[name] = model
 	}
-	return plane, rendered.Omitted, nil
+	return plane, nil
 }
 
 // asOf sets what an older generation does otherwise and a configuration of V3 can express.

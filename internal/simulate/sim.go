@@ -22,8 +22,8 @@ func Run(ctx context.Context, setup Setup) (*Result, error) {
 		if n%(1<<14) != 0 {
 			continue
 		}
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("simulating %q: %w", setup.Variant.Name(), err)
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("simulating %q: %w", setup.Variant.Name(), context.Cause(ctx))
 		}
 		if setup.Progress != nil {
 			setup.Progress(min(1, float64(s.now)/float64(s.duration)))

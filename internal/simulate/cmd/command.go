@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/routing-operator/routing-operator/internal/manifests"
 	"github.com/routing-operator/routing-operator/internal/release"
 	"github.com/routing-operator/routing-operator/internal/simulate"
 	"github.com/routing-operator/routing-operator/internal/simulate/report"
@@ -76,8 +77,11 @@ func (o *options) run(ctx context.Context) error {
 		return errors.New("no policy: name a file with --filename (-f)")
 	}
 	stargate, err := release.DefaultTable().Parse(o.stargate)
-	if err != nil {
+	switch {
+	case err != nil:
 		return fmt.Errorf("--stargate-version: %w", err)
+	case stargate.Generation == release.Unsupported:
+		return fmt.Errorf("--stargate-version: %q: releases before V0, 0.10.0, are not supported; name a later one", o.stargate)
 	}
 	r := &report.Report{Seed: o.seed, Stargate: stargate.Version, Site: "default", Workload: "default", Trace: o.trace}
 	setup, err := o.setup(r)
@@ -100,18 +104,19 @@ func (o *options) run(ctx context.Context) error {
 	for _, warning := range r.Warnings {
 		fmt.Fprintln(o.streams.ErrOut, "warning:", warning)
 	}
+	if err := writable(o.html, o.recorded); err != nil {
+		return err
+	}
 	if err := o.simulate(ctx, setup, variants, r); err != nil {
 		return err
 	}
 	if o.html != "" {
-		if err := writeFile(o.html, func(w io.Writer) error { return report.HTML(w, r) }); err != nil {
-			return err
-		}
+		err = writeFile(o.html, func(w io.Writer) error { return report.HTML(w, r) })
 	}
 	if o.output == "json" {
-		return report.JSON(o.streams.Out, r)
+		return errors.Join(err, report.JSON(o.streams.Out, r))
 	}
-	return report.Table(o.streams.Out, r, isTerminal(o.streams.Out) && os.Getenv("NO_COLOR") == "")
+	return errors.Join(err, report.Table(o.streams.Out, r, isTerminal(o.streams.Out) && os.Getenv("NO_COLOR") == ""))
 }
 
 // setup reads the site, the workload and the trace.
@@ -138,7 +143,7 @@ func (o *options) setup(r *report.Report) (simulate.Setup, error) {
 		}
 	}
 	if o.trace != "" {
-		file, err := os.Open(o.trace)
+		file, err := o.open(o.trace)
 		if err != nil {
 			return s, err
 		}
@@ -160,7 +165,7 @@ func (o *options) variants(stargate release.Release, r *report.Report) ([]simula
 	used := map[string]bool{}
 	for _, names := range sets {
 		label := strings.TrimSuffix(filepath.Base(names[0]), filepath.Ext(names[0]))
-		if names[0] == "-" {
+		if names[0] == manifests.Stdin {
 			label = "stdin"
 		}
 		if len(names) > 1 {
@@ -169,16 +174,15 @@ func (o *options) variants(stargate release.Release, r *report.Report) ([]simula
 		if used[label] {
 			label = names[0]
 		}
-		used[label] = true
-		var files []simulate.File
-		for _, name := range names {
-			data, err := o.read(name)
-			if err != nil {
-				return nil, err
-			}
-			files = append(files, simulate.File{Name: name, Data: data})
+		for n := 2; used[label]; n++ {
+			label = fmt.Sprintf("%s (%d)", names[0], n)
 		}
-		policies, err := simulate.ReadPolicies(label, files...)
+		used[label] = true
+		set, err := manifests.Read(names, o.streams.In)
+		if err != nil {
+			return nil, err
+		}
+		policies, err := simulate.ReadPolicies(label, set)
 		if err != nil {
 			return nil, err
 		}
@@ -221,11 +225,37 @@ func (o *options) simulate(ctx context.Context, setup simulate.Setup, variants [
 	return writeFile(o.recorded, func(w io.Writer) error { return simulate.WriteTrace(w, requests) })
 }
 
-func (o *options) read(name string) ([]byte, error) {
-	if name == "-" {
-		return io.ReadAll(o.streams.In)
+func (o *options) open(name string) (io.ReadCloser, error) {
+	if name == manifests.Stdin {
+		return io.NopCloser(o.streams.In), nil
 	}
-	return os.ReadFile(name)
+	return os.Open(name)
+}
+
+func (o *options) read(name string) ([]byte, error) {
+	file, err := o.open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(file)
+}
+
+// writable finds out before a long simulation that a file cannot be written after it. What is in the file stays.
+func writable(names ...string) error {
+	for _, name := range names {
+		if name == "" {
+			continue
+		}
+		file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
+		if err != nil {
+			return err
+		}
+		if err := file.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeFile leaves no file that is written in part unsaid.

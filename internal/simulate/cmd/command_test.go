@@ -2,10 +2,13 @@ package cmd
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -106,10 +109,13 @@ func TestCommandSaysWhatIsWrong(t *testing.T) {
 		want string
 	}{
 		{"no policy", nil, "no policy: name a file with --filename (-f)"},
-		{"no such file", []string{"-f", "none.yaml"}, "open none.yaml: no such file or directory"},
+		{"no such file", []string{"-f", "none.yaml"}, "reading: stat none.yaml: no such file or directory"},
 		{"no such output", []string{"-f", "p.yaml", "-o", "yaml"}, `--output: "yaml": must be table or json`},
 		{"no release", []string{"-f", "p.yaml", "--stargate-version", "new"}, `--stargate-version: "new" is neither a release such as 0.18.0 nor a generation from V0 to V3`},
 		{"a site that is none", []string{"-f", "p.yaml", "--site", "p.yaml"}, "reading the site: p.yaml: apiVersion: unknown field; allowed here: replicas, statisticsInterval, gateway, clusters"},
+		{"no such trace", []string{"-f", "p.yaml", "--trace", "none.jsonl"}, "open none.jsonl: no such file or directory"},
+		{"a release that is too old", []string{"-f", "p.yaml", "--stargate-version", "0.9.9"}, `--stargate-version: "0.9.9": releases before V0, 0.10.0, are not supported; name a later one`},
+		{"a trace that cannot be written", []string{"-f", "p.yaml", "--workload", "w.yaml", "--record", "none/trace.jsonl"}, "open none/trace.jsonl: no such file or directory"},
 		{"a page that cannot be written", []string{"-f", "p.yaml", "--workload", "w.yaml", "--html", "none/page.html"}, "open none/page.html: no such file or directory"},
 	}
 	for _, test := range tests {
@@ -122,13 +128,49 @@ func TestCommandSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
+func TestCommandReadsATraceFromStandardInput(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("p.yaml", []byte(policy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	c := New(genericiooptions.IOStreams{In: strings.NewReader(`{"time": 0, "session": "s", "model": "m", "inputTokens": 9, "outputTokens": 9}`), Out: &out, ErrOut: io.Discard})
+	c.SetArgs([]string{"-f", "p.yaml", "--trace", "-"})
+	if err := c.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile(`(?m)^requests +1 +1$`).Match(out.Bytes()) {
+		t.Errorf("the request of the trace is not in the table:\n%s", &out)
+	}
+}
+
+func TestAnInterruptedCommandLeavesTheEarlierPage(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, data := range map[string]string{"p.yaml": policy, "page.html": "earlier"} {
+		if err := os.WriteFile(name, []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	interrupt(errors.New("interrupted"))
+	c := New(genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard})
+	c.SetArgs([]string{"-f", "p.yaml", "--html", "page.html"})
+	c.SetErr(io.Discard)
+	if err := c.ExecuteContext(ctx); err == nil || err.Error() != `simulating "p, flag off": interrupted` {
+		t.Errorf("error %v", err)
+	}
+	if page, err := os.ReadFile("page.html"); string(page) != "earlier" {
+		t.Errorf("the page is %q, %v", page, err)
+	}
+}
+
 func TestCommandWarnsOnStandardError(t *testing.T) {
 	out, errOut, err := command(t, map[string]string{"p.yaml": policy, "w.yaml": "{duration: 1s, traffic: [{model: M}]}"}, "-f", "p.yaml", "--workload", "w.yaml", "--stargate-version", "V1", "-o", "json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`warning: model "m": lastClusterAffinity is left out: Stargate V1 does not know it, it is there since V3` + "\n",
+		"warning: RoutingPolicy ns/p: spec.models[0].lastClusterAffinity: Stargate does not know lastClusterAffinity, which is left out of the file; it takes effect from V3 on\n",
 		`warning: model "m" of p is not simulated: the workload has no traffic for it` + "\n",
 		`warning: model "M" has no entry in p: the default algorithm decides about it` + "\n",
 	} {
