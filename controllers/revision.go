@@ -23,6 +23,7 @@ import (
 const (
 	labelManagedBy = revision.LabelManagedBy
 	labelArtefact  = revision.LabelArtefact
+	labelPlane     = revision.LabelPlane
 
 	annotationPlane   = revision.AnnotationPlane
 	annotationWave    = revision.AnnotationWave
