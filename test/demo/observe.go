@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -240,16 +239,14 @@ func (s *story) truth(ctx context.Context) (byRevision map[string]int32, err err
 	if err != nil {
 		return nil, fmt.Errorf("listing revisions: %w", err)
 	}
-	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "POD\tREAD AT START\tSO IT HAS ON")
+	rows := [][]string{{"POD", "READ AT START", "SO IT HAS ON"}}
 	byRevision = map[string]int32{}
 	for _, pod := range s.site.kubelet.Pods(namespace) {
 		switch {
 		case pod.Terminating:
 			continue
 		case pod.Owner == "Deployment/"+fixtures.Gateway:
-			fmt.Fprintf(w, "%s\tvariables\t%s\n", pod.Name, memoryOf(pod))
+			rows = append(rows, []string{pod.Name, "variables", memoryOf(pod)})
 		case pod.Owner == "Deployment/"+fixtures.Router:
 			name := revisionOf(pod, revisions.Items)
 			byRevision[name]++
@@ -258,12 +255,10 @@ func (s *story) truth(ctx context.Context) (byRevision map[string]int32, err err
 				flags = append(flags, flag.Model)
 			}
 			slices.Sort(flags)
-			fmt.Fprintf(w, "%s\t%s\t%s\n", pod.Name, name, cmp.Or(strings.Join(flags, ", "), "no flag"))
+			rows = append(rows, []string{pod.Name, name, cmp.Or(strings.Join(flags, ", "), "no flag")})
 		}
 	}
-	s.screen.print("\n")
-	_ = w.Flush() // a strings.Builder takes everything
-	s.screen.print(text.String())
+	s.screen.print("\n" + aligned(rows))
 	return byRevision, nil
 }
 

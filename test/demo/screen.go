@@ -74,24 +74,33 @@ func (s *screen) prompt(who, command string) {
 func (s *screen) pass(text string) { s.print("\n" + s.paint(green, "✔ "+text) + "\n") }
 func (s *screen) fail(text string) { s.print("\n" + s.paint(red, "✘ "+text) + "\n") }
 
+// aligned are rows in columns.
+func aligned(rows [][]string) string {
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		_, _ = fmt.Fprintln(w, strings.Join(row, "\t")) // a strings.Builder takes everything
+	}
+	_ = w.Flush()
+	return text.String()
+}
+
 // table closes the story: each step, what was expected of it, and what was observed.
 func (s *screen) table(l *ledger) {
 	if len(l.entries) == 0 {
 		return
 	}
 	s.begin("What was expected, and what was seen")
-	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\n\tSTEP\tEXPECTED\tOBSERVED")
+	rows := [][]string{{" ", "STEP", "EXPECTED", "OBSERVED"}}
 	for _, e := range l.entries {
 		mark := "✔"
 		if !e.ok() {
 			mark = "✘"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", mark, e.step, e.expected, e.observed)
+		rows = append(rows, []string{mark, e.step, e.expected, e.observed})
 	}
-	_ = w.Flush() // a strings.Builder takes everything
-	for line := range strings.Lines(text.String()) {
+	s.print("\n")
+	for line := range strings.Lines(aligned(rows)) {
 		switch {
 		case strings.HasPrefix(line, "✔"):
 			line = s.paint(green, "✔") + strings.TrimPrefix(line, "✔")
