@@ -88,7 +88,9 @@ With one: plan, status, pause, resume, history, rollback, unpin, retry and relea
 		command.GroupID = groupFiles
 		root.AddCommand(command)
 	}
-	for _, command := range []*cobra.Command{a.planCommand()} {
+	for _, command := range []*cobra.Command{
+		a.planCommand(), a.statusCommand(), a.pauseCommand(), a.resumeCommand(), a.historyCommand(), a.rollbackCommand(), a.unpinCommand(), a.retryCommand(), a.releaseCommand(),
+	} {
 		command.GroupID = groupCluster
 		root.AddCommand(command)
 	}

@@ -41,10 +41,7 @@ func (p *planned) text(b *strings.Builder) {
 		fmt.Fprintf(b, "note: %s\n", note)
 	}
 	p.changesText(b)
-	if len(p.remaps) > 0 {
-		b.WriteString("\nSessions that move:\n")
-		list(b, p.remaps, func(r preview.Remap) string { return r.Where() + ": " + r.Why })
-	}
+	p.remapsText(b)
 	p.rolloutsText(b)
 	if len(p.warnings) > 0 {
 		b.WriteString("\nWarnings:\n")
@@ -79,6 +76,13 @@ func (p *planned) changesText(b *strings.Builder) {
 		}
 		return fmt.Sprintf("  %s: %s: %s", c.Where(), c.Field, arrow(c.From, c.To))
 	})
+}
+
+func (p *planned) remapsText(b *strings.Builder) {
+	if len(p.remaps) > 0 {
+		b.WriteString("\nSessions that move:\n")
+		list(b, p.remaps, func(r preview.Remap) string { return r.Where() + ": " + r.Why })
+	}
 }
 
 func arrow(from, to string) string {

@@ -174,7 +174,11 @@ func (c *course) do(step *rollout.Step) {
 		}
 		c.roll(w, step.Revision, step.Why)
 	case rollout.StepLetGo:
-		w.Managed = false
+		// The annotation goes in a second step, which restarts nothing.
+		if !w.Template.Touched {
+			w.Managed = false
+			break
+		}
 		w.Template.Touched, w.Template.Revision, w.Template.Memory = false, "", rollout.Memory{}
 		c.roll(w, "", step.Why)
 	case rollout.StepDeletePod:

@@ -1,0 +1,154 @@
+// Package statusview says how a plane does, for people and for pipelines that wait on it. It is pure.
+package statusview
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/rollout"
+)
+
+// Snapshot is a plane and the policies on it, as read.
+type Snapshot struct {
+	Plane *v1alpha1.RoutingPlane
+	// Policies sorted by namespace and name.
+	Policies []v1alpha1.RoutingPolicy
+}
+
+// Outcome is what a pipeline waits for.
+type Outcome string
+
+// The outcomes.
+const (
+	// Pending: the operator works on it, or waits for something that passes.
+	Pending Outcome = "Pending"
+	// Ready: everything is in effect as specified.
+	Ready Outcome = "Ready"
+	// Stalled: only a change by a person gets it further.
+	Stalled Outcome = "Stalled"
+	// Held: the plane is paused with something to do, or pinned, so that what the policies say is not in effect.
+	Held Outcome = "Held"
+)
+
+// Judge tells the outcome and what it is about. A status that speaks of an older generation, of the plane or of a
+// policy, says nothing yet.
+func (s *Snapshot) Judge() (Outcome, string) {
+	plane := s.Plane
+	ready, stalled := s.condition(v1alpha1.ConditionReady), s.condition(v1alpha1.ConditionStalled)
+	switch {
+	case ready == nil:
+		return Pending, fmt.Sprintf("the operator has not looked at generation %d of the plane yet", plane.Generation)
+	case stalled != nil && stalled.Status == metav1.ConditionTrue:
+		return Stalled, stalled.Message
+	}
+	if message := s.unseen(); message != "" {
+		return Pending, message
+	}
+	isReady := ready.Status == metav1.ConditionTrue
+	switch {
+	case plane.Spec.Rollout.Pin != "" && isReady:
+		return Held, "pinned: " + ready.Message
+	case plane.Spec.Rollout.Paused && !isReady && ready.Reason != rollout.ReasonRollingOut:
+		return Held, "paused: " + ready.Message
+	case isReady:
+		return Ready, ready.Message
+	}
+	return Pending, ready.Message
+}
+
+// condition of the plane, if it speaks of the present generation.
+func (s *Snapshot) condition(kind string) *metav1.Condition {
+	if s.Plane.Status.ObservedGeneration != s.Plane.Generation {
+		return nil
+	}
+	c := meta.FindStatusCondition(s.Plane.Status.Conditions, kind)
+	if c == nil || c.ObservedGeneration != s.Plane.Generation {
+		return nil
+	}
+	return c
+}
+
+// unseen names a policy whose present spec has not got as far as the plane.
+func (s *Snapshot) unseen() string {
+	for i := range s.Policies {
+		p := &s.Policies[i]
+		name := p.Namespace + "/" + p.Name
+		if p.Status.ObservedGeneration != p.Generation {
+			return fmt.Sprintf("the operator has not looked at generation %d of policy %s yet", p.Generation, name)
+		}
+		programmed := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionProgrammed)
+		if meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionAccepted) && programmed != nil && programmed.Reason == "Pending" {
+			return fmt.Sprintf("policy %s: %s", name, programmed.Message)
+		}
+	}
+	return ""
+}
+
+// Line is the whole in one line, for a log: it changes when something does.
+func (s *Snapshot) Line() string {
+	status := &s.Plane.Status
+	outcome, message := s.Judge()
+	parts := []string{fmt.Sprintf("%s/%s", s.Plane.Namespace, s.Plane.Name), string(outcome)}
+	if status.Stage != "" {
+		parts = append(parts, "stage "+string(status.Stage))
+	}
+	for _, w := range s.workloads() {
+		parts = append(parts, fmt.Sprintf("%s %d/%d", w.Name, readyOn(w, w.Revision), w.Replicas))
+	}
+	if status.Flags.Desired > 0 {
+		parts = append(parts, fmt.Sprintf("flags %d/%d", status.Flags.On, status.Flags.Desired))
+	}
+	return strings.Join(parts, ", ") + ": " + message
+}
+
+func (s *Snapshot) workloads() (all []*v1alpha1.WorkloadStatus) {
+	if s.Plane.Status.Stargate != nil {
+		all = append(all, s.Plane.Status.Stargate)
+	}
+	for i := range s.Plane.Status.Gateways {
+		all = append(all, &s.Plane.Status.Gateways[i])
+	}
+	return all
+}
+
+// readyOn counts the ready pods on a revision; of none, where the template names none.
+func readyOn(w *v1alpha1.WorkloadStatus, revision string) int32 {
+	if revision == "" {
+		revision = noRevision
+	}
+	if i := slices.IndexFunc(w.Pods, func(p v1alpha1.PodCount) bool { return p.Revision == revision }); i >= 0 {
+		return w.Pods[i].Ready
+	}
+	return 0
+}
+
+// noRevision is how the status names pods on none of the operator's revisions.
+const noRevision = "none"
+
+// Ago writes a time relative to now, in one unit.
+func Ago(t, now time.Time) string {
+	d := now.Sub(t)
+	if d < 0 {
+		return "in " + span(-d)
+	}
+	return span(d) + " ago"
+}
+
+func span(d time.Duration) string {
+	switch {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours()/24))
+	}
+}

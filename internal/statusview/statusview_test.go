@@ -1,0 +1,191 @@
+package statusview_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/statusview"
+)
+
+var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+type condition struct {
+	kind, status, reason, message string
+}
+
+func conditions(generation int64, list ...condition) (all []metav1.Condition) {
+	for _, c := range list {
+		all = append(all, metav1.Condition{Type: c.kind, Status: metav1.ConditionStatus(c.status), Reason: c.reason, Message: c.message, ObservedGeneration: generation})
+	}
+	return all
+}
+
+// snapshot of a plane of generation 2 with conditions.
+func snapshot(list ...condition) *statusview.Snapshot {
+	p := &v1alpha1.RoutingPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "nvcf", Name: "llm", Generation: 2}}
+	p.Status.ObservedGeneration = 2
+	p.Status.Conditions = conditions(2, list...)
+	return &statusview.Snapshot{Plane: p}
+}
+
+func policy(name string, generation, observed int64, list ...condition) v1alpha1.RoutingPolicy {
+	p := v1alpha1.RoutingPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "nvcf", Name: name, Generation: generation}}
+	p.Status.ObservedGeneration = observed
+	p.Status.Conditions = conditions(observed, list...)
+	p.Status.Summary = "1/1 models"
+	return p
+}
+
+var (
+	ready    = condition{"Ready", "True", "Settled", "all in effect"}
+	rolling  = condition{"Ready", "False", "RollingOut", "1 of 3 pods"}
+	accepted = condition{"Accepted", "True", "Accepted", ""}
+)
+
+func TestAPipelineGoesOnUntilThereIsAnOutcome(t *testing.T) {
+	with := func(s *statusview.Snapshot, change func(*statusview.Snapshot)) *statusview.Snapshot {
+		change(s)
+		return s
+	}
+	pin := func(s *statusview.Snapshot) { s.Plane.Spec.Rollout.Pin = "llm-stargate-x" }
+	pause := func(s *statusview.Snapshot) { s.Plane.Spec.Rollout.Paused = true }
+	policies := func(list ...v1alpha1.RoutingPolicy) func(*statusview.Snapshot) {
+		return func(s *statusview.Snapshot) { s.Policies = list }
+	}
+	for name, test := range map[string]struct {
+		snapshot *statusview.Snapshot
+		want     statusview.Outcome
+		message  string
+	}{
+		"a new plane is pending": {&statusview.Snapshot{Plane: &v1alpha1.RoutingPlane{ObjectMeta: metav1.ObjectMeta{Generation: 1}, Status: v1alpha1.RoutingPlaneStatus{ObservedGeneration: -1}}},
+			statusview.Pending, "the operator has not looked at generation 1 of the plane yet"},
+		"a status of an older generation says nothing": {with(snapshot(ready), func(s *statusview.Snapshot) { s.Plane.Generation = 3 }),
+			statusview.Pending, "the operator has not looked at generation 3 of the plane yet"},
+		"a condition of an older generation says nothing": {with(snapshot(ready), func(s *statusview.Snapshot) { s.Plane.Status.Conditions[0].ObservedGeneration = 1 }),
+			statusview.Pending, "the operator has not looked at generation 2 of the plane yet"},
+		"a rollout is pending":                             {snapshot(rolling), statusview.Pending, "1 of 3 pods"},
+		"Ready is ready":                                   {snapshot(ready), statusview.Ready, "all in effect"},
+		"Stalled is stalled":                               {snapshot(rolling, condition{"Stalled", "True", "FieldOwned", "helm owns it"}), statusview.Stalled, "helm owns it"},
+		"Stalled False is not stalled":                     {snapshot(ready, condition{"Stalled", "False", "Settled", ""}), statusview.Ready, "all in effect"},
+		"pinned and in effect is held":                     {with(snapshot(ready), pin), statusview.Held, "pinned: all in effect"},
+		"pinned and on the way there is pending":           {with(snapshot(rolling), pin), statusview.Pending, "1 of 3 pods"},
+		"paused with something to do is held":              {with(snapshot(condition{"Ready", "False", "Paused", "would roll"}), pause), statusview.Held, "paused: would roll"},
+		"paused with nothing to do is ready":               {with(snapshot(ready), pause), statusview.Ready, "all in effect"},
+		"paused while Kubernetes rolls out is pending":     {with(snapshot(rolling), pause), statusview.Pending, "1 of 3 pods"},
+		"a policy that was not looked at is pending":       {with(snapshot(ready), policies(policy("p", 2, 1))), statusview.Pending, "the operator has not looked at generation 2 of policy nvcf/p yet"},
+		"a policy that is not in the file yet is pending":  {with(snapshot(ready), policies(policy("p", 1, 1, accepted, condition{"Programmed", "False", "Pending", "not yet"}))), statusview.Pending, "policy nvcf/p: not yet"},
+		"a policy that lost a model waits for nobody":      {with(snapshot(ready), policies(policy("p", 1, 1, condition{"Accepted", "False", "ModelConflict", ""}, condition{"Programmed", "False", "Pending", ""}))), statusview.Ready, "all in effect"},
+		"a policy whose flag the site cannot have is fine": {with(snapshot(ready), policies(policy("p", 1, 1, accepted, condition{"Programmed", "False", "FlagsHeld", ""}))), statusview.Ready, "all in effect"},
+		"a stall counts before a policy that is new":       {with(snapshot(condition{"Ready", "False", "X", ""}, condition{"Stalled", "True", "X", "mend it"}), policies(policy("p", 2, 1))), statusview.Stalled, "mend it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, message := test.snapshot.Judge()
+			if got != test.want || message != test.message {
+				t.Errorf("got %s: %s, want %s: %s", got, message, test.want, test.message)
+			}
+		})
+	}
+}
+
+// full has something to say of everything.
+func full() *statusview.Snapshot {
+	s := snapshot(condition{"Ready", "False", "Warmup", "Flags: waiting for: the gateways' memory to fill"})
+	at := func(minutes int) metav1.Time { return metav1.Time{Time: now.Add(time.Duration(minutes) * time.Minute)} }
+	until := at(6)
+	s.Plane.Status.Stage = v1alpha1.StageWarmup
+	s.Plane.Status.Waiting = &v1alpha1.Waiting{For: "the gateways' memory to fill", Since: at(-4), Until: &until}
+	s.Plane.Status.Stargate = &v1alpha1.WorkloadStatus{
+		Kind: "Deployment", Name: "router", Release: "0.22.0", Revision: "llm-stargate-b", Replicas: 3,
+		Pods: []v1alpha1.PodCount{{Revision: "llm-stargate-a", Total: 2, Ready: 1, Terminating: 1}, {Revision: "llm-stargate-b", Total: 2, Ready: 2}},
+	}
+	s.Plane.Status.Gateways = []v1alpha1.WorkloadStatus{{
+		Kind: "Deployment", Name: "gateway", Memory: "On", Replicas: 2, Pods: []v1alpha1.PodCount{{Revision: "none", Total: 2, Ready: 2}},
+	}}
+	s.Plane.Status.Flags = v1alpha1.FlagsStatus{Desired: 4, On: 1, Wave: 1, Pending: []string{"m", "k"}}
+	s.Plane.Status.Models = 7
+	s.Plane.Status.Transitions = []v1alpha1.Transition{{Time: at(-4), Stage: v1alpha1.StageWarmup, Message: "the memory is on"}}
+	s.Plane.Status.Warnings = []string{"no seed"}
+	s.Policies = []v1alpha1.RoutingPolicy{policy("a", 1, 1, condition{"Ready", "True", "Programmed", ""}), policy("b", 2, 1), policy("c", 1, 1, condition{"Ready", "False", "FlagsHeld", "held"})}
+	return s
+}
+
+const fullText = `plane nvcf/llm  Pending, stage Warmup
+  the operator has not looked at generation 2 of policy nvcf/b yet
+  waits for the gateways' memory to fill, for 4m, until 12:06:00Z (in 6m)
+
+Deployment/router  release 0.22.0
+  1 of 3 ready, 1 terminating  llm-stargate-a
+  2 of 3 ready  llm-stargate-b
+
+Deployment/gateway  memory On
+  2 of 2 ready  no revision of the operator's
+
+Flags of lastClusterAffinity
+  1 of 4 on, after wave 1
+  pending: m, k
+
+Policies, with 7 models
+  nvcf/a: 1/1 models
+  nvcf/b: not looked at yet
+  nvcf/c: 1/1 models; held
+
+Last transitions
+  4m ago  Warmup: the memory is on
+
+Warnings
+  no seed
+`
+
+func TestTheTextTellsTheWhole(t *testing.T) {
+	if got := full().Text(now, statusview.Plain); got != fullText {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+func TestBarsShowTheShare(t *testing.T) {
+	style := statusview.Plain
+	style.Bars = true
+	got := full().Text(now, style)
+	for _, want := range []string{"██████░░░░░░░░░░░░░░ 1 of 3 ready", "█████████████░░░░░░░ 2 of 3 ready", "████████████████████ 2 of 2 ready", "█████░░░░░░░░░░░░░░░ 1 of 4 on"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %s in\n%s", want, got)
+		}
+	}
+}
+
+func TestStylesDressWhatIsGoodAndBad(t *testing.T) {
+	mark := func(c string) func(string) string { return func(s string) string { return c + s + c } }
+	style := statusview.Style{Good: mark("+"), Bad: mark("!"), Busy: mark("~"), Faint: mark("."), Strong: mark("*")}
+	for want, s := range map[string]*statusview.Snapshot{
+		"*plane nvcf/llm*  +Ready+":   snapshot(ready),
+		"*plane nvcf/llm*  !Stalled!": snapshot(rolling, condition{"Stalled", "True", "X", ""}),
+		"*plane nvcf/llm*  ~Pending~": snapshot(rolling),
+	} {
+		if got := s.Text(now, style); !strings.HasPrefix(got, want) {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+func TestTheLineHasWhatChanges(t *testing.T) {
+	s := full()
+	s.Policies = nil
+	const want = "nvcf/llm, Pending, stage Warmup, router 2/3, gateway 2/2, flags 1/4: Flags: waiting for: the gateways' memory to fill"
+	if got := s.Line(); got != want {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestTimesAreRelative(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "1s ago", -90 * time.Second: "90s ago", -3 * time.Minute: "3m ago", -3 * time.Hour: "3h ago", -72 * time.Hour: "3d ago", 5 * time.Minute: "in 5m",
+	} {
+		if got := statusview.Ago(now.Add(d), now); got != want {
+			t.Errorf("%s: %s", d, got)
+		}
+	}
+}
