@@ -112,6 +112,8 @@ func (r *PlaneReconciler) Reconcile(ctx context.Context, request ctrl.Request) (
 const (
 	// refusedRetry is when a write that was refused is tried again, should nothing that is watched change before.
 	refusedRetry = time.Minute
+	// overdueRetry is when to look again where the time to do so is past, and nothing came of it.
+	overdueRetry = time.Second
 	staleRetry   = 50 * time.Millisecond
 	staleLongest = 5 * time.Second
 )
@@ -135,7 +137,11 @@ func (r *PlaneReconciler) next(ctx context.Context, m *memory, plan *rollout.Pla
 	if plan.Requeue.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{RequeueAfter: max(plan.Requeue.Sub(now), time.Millisecond)}, nil
+	wait := plan.Requeue.Sub(now)
+	if wait <= 0 {
+		wait = overdueRetry
+	}
+	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
 func logSteps(ctx context.Context, plan *rollout.Plan, done []rollout.Step) {

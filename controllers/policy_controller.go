@@ -228,21 +228,24 @@ func (r *PolicyReconciler) write(ctx context.Context, policy *v1alpha1.RoutingPo
 	return nil
 }
 
-// announce tells once that a policy was refused, or came into effect, or no longer is in effect.
+// troubles are the reasons that a person should look at.
+var troubles = map[string]bool{
+	reasonInvalid: true, reasonNotAllowed: true, reasonModelConflict: true, reasonNoRoom: true, reasonEarlierVersion: true,
+}
+
+// announce tells once that a policy came into effect, or that something is in its way. What passes by itself is in
+// the status.
 func (r *PolicyReconciler) announce(before, after *v1alpha1.RoutingPolicy) {
-	for _, kind := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionReady} {
-		was, is := meta.FindStatusCondition(before.Status.Conditions, kind), meta.FindStatusCondition(after.Status.Conditions, kind)
-		if was != nil && was.Status == is.Status && was.Reason == is.Reason {
-			continue
-		}
-		severity := corev1.EventTypeNormal
-		if is.Reason == reasonInvalid || is.Reason == reasonNotAllowed || is.Reason == reasonModelConflict || is.Reason == reasonNoRoom || is.Reason == reasonEarlierVersion {
-			severity = corev1.EventTypeWarning
-		}
-		r.Recorder.Eventf(after, nil, severity, is.Reason, kind, "%s", is.Message)
-		if is.Reason == reasonInvalid || is.Status != metav1.ConditionTrue {
-			return
-		}
+	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionReady)
+	is := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionReady)
+	if was != nil && was.Status == is.Status && was.Reason == is.Reason {
+		return
+	}
+	switch {
+	case troubles[is.Reason]:
+		r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, v1alpha1.ConditionReady, "%s", is.Message)
+	case is.Status == metav1.ConditionTrue:
+		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, is.Reason, v1alpha1.ConditionReady, "%s", is.Message)
 	}
 }
 

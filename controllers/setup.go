@@ -37,7 +37,8 @@ type Options struct {
 	Validation validate.Options
 	// Clock is read once per pass. Default: the real one.
 	Clock clock.PassiveClock
-	// PlaneWorkers and PolicyWorkers are the numbers of passes that run side by side. Default 4 each.
+	// PlaneWorkers and PolicyWorkers are the numbers of passes that run side by side; what a pass takes is waiting
+	// for the API server. Default 8 each.
 	PlaneWorkers, PolicyWorkers int
 	// StaleReads says that reads may not see the writes before them: Configure cannot have it otherwise in a manager
 	// that is limited to several namespaces. Every write of the status is then looked at once more.
@@ -113,7 +114,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
 
 func controllerOptions(workers int, o Options) controller.Options {
 	if workers == 0 {
-		workers = 4
+		workers = 8
 	}
 	return controller.Options{
 		MaxConcurrentReconciles: workers,

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -14,6 +15,7 @@ import (
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/history"
 	"github.com/routing-operator/routing-operator/internal/index"
+	"github.com/routing-operator/routing-operator/internal/revision"
 	"github.com/routing-operator/routing-operator/internal/workload"
 )
 
@@ -93,9 +95,10 @@ func (r *PlaneReconciler) planesOfRevision(ctx context.Context, o client.Object)
 	return found.list()
 }
 
+// planesOfConfigMap goes by the annotation, or else by the label, which holds all but very long names whole.
 func planesOfConfigMap(_ context.Context, o client.Object) []reconcile.Request {
-	plane, ok := o.GetAnnotations()[annotationPlane]
-	if !ok {
+	plane := cmp.Or(o.GetAnnotations()[annotationPlane], o.GetLabels()[revision.LabelPlane])
+	if plane == "" {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: plane}}}

@@ -18,8 +18,6 @@ import (
 
 // Ownership is what a workload's managed fields say of the fields that the operator sets.
 type Ownership struct {
-	// Own: some of the fields are the operator's.
-	Own bool
 	// Rivals own fields that are in the template and no part of which is the operator's.
 	Rivals []rollout.Rival
 	// Updated: the operator owns fields by another way than server-side apply, which an apply would not let go.
@@ -54,7 +52,6 @@ func (r *Reader) OwnershipOf(entries []metav1.ManagedFieldsEntry, spec *corev1.P
 			}
 			rivals = append(rivals, rollout.Rival{Manager: entries[i].Manager, Field: item.path.String()})
 		}
-		o.Own = o.Own || own
 		if own || !item.exists {
 			continue
 		}

@@ -46,7 +46,7 @@ func Strip(object any) (any, error) {
 		stripTemplate(&o.Spec.Template)
 		o.Status.Conditions = nil
 	case *appsv1.ControllerRevision:
-		return o, stripRevision(o)
+		stripRevision(o)
 	case *corev1.Pod:
 		stripPod(o)
 	}
@@ -156,27 +156,27 @@ func stripStatuses(statuses []corev1.ContainerStatus) (kept []corev1.ContainerSt
 	return kept
 }
 
-// stripRevision keeps the template of a StatefulSet's revision, and all of a policy's.
-func stripRevision(r *appsv1.ControllerRevision) error {
+// stripRevision keeps the template of a StatefulSet's revision, and all of a policy's. What cannot be read stays as it
+// is, for whoever needs it to fail on: an error here would keep the whole cache from filling.
+func stripRevision(r *appsv1.ControllerRevision) {
 	owner := metav1.GetControllerOfNoCopy(r)
 	if owner != nil && owner.Kind == policyKind {
 		r.ManagedFields = nil
-		return nil
+		return
 	}
 	stripMeta(&r.ObjectMeta)
 	if owner == nil || owner.Kind != v1alpha1.KindStatefulSet {
 		r.Data = runtime.RawExtension{}
-		return nil
+		return
 	}
 	template, err := TemplateOf(r)
 	if err != nil {
-		return err
+		return
 	}
 	stripTemplate(template)
-	if r.Data.Raw, err = json.Marshal(appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Template: *template}}); err != nil {
-		return fmt.Errorf("stripping ControllerRevision %s/%s: %w", r.Namespace, r.Name, err)
+	if raw, err := json.Marshal(appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Template: *template}}); err == nil {
+		r.Data.Raw = raw
 	}
-	return nil
 }
 
 // TemplateOf reads the pod template out of a StatefulSet's ControllerRevision.
