@@ -425,6 +425,10 @@ func (s *sim) moment(i int32, n int) {
 		s.connect(i, up)
 	}
 	s.admit(c)
+	if s.now == 0 {
+		// What holds from the beginning is known from the beginning.
+		s.publish(i)
+	}
 }
 
 // connect or cut off a cluster, of which the replicas learn at once since its connections break.

@@ -464,6 +464,16 @@ func TestWhatNeverEndsIsUnfinishedAnHourAfterTheLastArrivals(t *testing.T) {
 	}
 }
 
+func TestWhatHoldsFromTheBeginningIsKnownFromTheBeginning(t *testing.T) {
+	got := run(t, Setup{
+		Site:     siteOf(t, `{replicas: 2, clusters: [{name: a, rtt: 0s, timeline: [{at: 0s, slotsTaken: 16}]}, {name: b, rtt: 400ms}]}`),
+		Workload: DefaultWorkload(), Variant: variantsOf(t, policyOf("algorithm: wait-and-widen, nextBucketUnlockFactor: \"0\""))[0], Trace: traceOf(t, "0 s 10 10", "0 u 10 10", "0 v 10 10"),
+	}).Models[0]
+	if want := []int{0, 3}; !reflect.DeepEqual(got.Clusters, want) || got.Served != 3 {
+		t.Errorf("requests per cluster %v, served %d; want %v, 3: a is full", got.Clusters, got.Served, want)
+	}
+}
+
 func TestModelsOfATraceHaveNothingInCommon(t *testing.T) {
 	// The second request has key and session of the first, and another model: no memory of a cluster, and no cache.
 	trace, err := ReadTrace(strings.NewReader(`{"time": 0, "session": "s", "model": "m", "inputTokens": 1000, "outputTokens": 10}
