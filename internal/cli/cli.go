@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 
 	"github.com/routing-operator/routing-operator/internal/release"
+	simulatecmd "github.com/routing-operator/routing-operator/internal/simulate/cmd"
 )
 
 // Exit codes, besides those that a command gives a meaning of its own.
@@ -84,7 +86,7 @@ With one: plan, status, pause, resume, history, rollback, unpin, retry and relea
 		&cobra.Group{ID: groupFiles, Title: "Without a cluster:"},
 		&cobra.Group{ID: groupCluster, Title: "With a cluster:"},
 	)
-	for _, command := range []*cobra.Command{a.importCommand(), a.validateCommand(), a.renderCommand()} {
+	for _, command := range []*cobra.Command{a.importCommand(), a.validateCommand(), a.renderCommand(), a.simulateCommand()} {
 		command.GroupID = groupFiles
 		root.AddCommand(command)
 	}
@@ -94,7 +96,15 @@ With one: plan, status, pause, resume, history, rollback, unpin, retry and relea
 		command.GroupID = groupCluster
 		root.AddCommand(command)
 	}
+	root.AddCommand(a.versionCommand())
 	return root
+}
+
+// simulateCommand is a program's own elsewhere, whose examples do not say kubectl routing.
+func (a *app) simulateCommand() *cobra.Command {
+	c := simulatecmd.New(a.IOStreams)
+	c.Example = strings.ReplaceAll(c.Example, "  simulate ", "  kubectl routing simulate ")
+	return c
 }
 
 const (
