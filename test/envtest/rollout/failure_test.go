@@ -1,0 +1,40 @@
+package rollout
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
+
+	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/rollout"
+	"github.com/routing-operator/routing-operator/test/fixtures"
+)
+
+var _ = Describe("A file that Stargate refuses", func() {
+	It("costs one surge pod, is named in the container's own words, and the last good one keeps running", func(ctx SpecContext) {
+		const image = "registry.example.com/nvcf/llm-request-router:main" // of which nobody knows the release
+		s := newSite(ctx, layout{router: fixtures.Stargate{Image: image}})
+		s.plane(func(p *v1alpha1.RoutingPlane) {
+			p.Spec.Stargate.Releases = []v1alpha1.ReleaseOverride{{Image: image, Version: "V3"}} // which it is not
+		})
+		policy := s.policy("llama", plain("a"))
+		s.settled(policy)
+		good := s.files()
+		s.unwatched() // a pod exits, and it is meant to
+		change(s, policy, func(p *v1alpha1.RoutingPolicy) { p.Spec.Models[0].FallbackMaxQueued = ptr.To[int64](3) })
+		s.conditioned(s.stored(), v1alpha1.ConditionStalled, "True", rollout.ReasonRevisionFailed)
+		plane := s.stored()
+		s.conditioned(plane, v1alpha1.ConditionReady, "False", rollout.ReasonRevisionFailed)
+		Expect(plane.Status.Conditions).To(ContainElement(And(HaveField("Type", v1alpha1.ConditionStalled), HaveField("Message", ContainSubstring("fallback_max_queued")))))
+		s.conditioned(policy, v1alpha1.ConditionProgrammed, "False", "EarlierVersionKept")
+		Eventually(s.files).Should(Equal(good))
+
+		By("mending the policy")
+		change(s, policy, func(p *v1alpha1.RoutingPolicy) {
+			p.Spec.Models[0].FallbackMaxQueued = nil
+			p.Spec.Models[0].MaxQueued = ptr.To[int64](6)
+		})
+		s.conditioned(policy, v1alpha1.ConditionReady, "True", "Programmed")
+		s.conditioned(s.stored(), v1alpha1.ConditionReady, "True", rollout.ReasonSettled)
+	})
+})
