@@ -101,17 +101,16 @@ func (p *process) waitHealthy(ctx context.Context, url string) error {
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // self-signed, on loopback
 	}
 	defer client.CloseIdleConnections()
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, startTimeout, true, func(context.Context) (bool, error) {
 		select {
 		case <-p.done:
 			return false, fmt.Errorf("it ended: %w", p.err)
 		default:
 		}
-		response, err := client.Get(url)
-		if err != nil {
-			return false, nil
+		if response, err := client.Get(url); err == nil {
+			return response.StatusCode == http.StatusOK, response.Body.Close()
 		}
-		return response.StatusCode == http.StatusOK, response.Body.Close()
+		return false, nil // it does not listen yet
 	})
 	if err != nil {
 		return fmt.Errorf("waiting for %s to be healthy: %w", filepath.Base(p.cmd.Path), err)

@@ -67,7 +67,7 @@ func (e *Environment) Writes(since Mark, userAgent string) ([]Write, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the audit log: %w", err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it was only read
 	if _, err := file.Seek(int64(since), io.SeekStart); err != nil {
 		return nil, fmt.Errorf("reading the audit log: %w", err)
 	}
