@@ -1,0 +1,104 @@
+// Package cli holds kubectl routing against what it stands for: its verdicts against those of a real API server with the
+// operator's webhook, its plans against what the operator then does.
+package cli
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/cli"
+	"github.com/routing-operator/routing-operator/internal/release"
+	"github.com/routing-operator/routing-operator/test/envtest/operator"
+	"github.com/routing-operator/routing-operator/test/envtest/testenv"
+	"github.com/routing-operator/routing-operator/test/fixtures"
+	"github.com/routing-operator/routing-operator/test/standin"
+)
+
+const patience = time.Minute
+
+var (
+	env     *testenv.Environment
+	admin   client.Client
+	kubelet *standin.Standin
+)
+
+func TestCLI(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(patience)
+	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	RunSpecs(t, "kubectl routing")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	logf.SetLogger(GinkgoLogr)
+	scheme := runtime.NewScheme()
+	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+	root := filepath.Join("..", "..", "..")
+	var err error
+	env, err = testenv.Start(ctx, testenv.Options{ControllerManager: true, Webhooks: []string{filepath.Join(root, operator.WebhookManifest)}})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error { return env.Stop() })
+	admin, err = client.New(env.Config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	releases, err := release.ParseTable(fixtures.Releases())
+	Expect(err).NotTo(HaveOccurred())
+	kubelet, err = standin.Start(ctx, env.Config, standin.Options{Releases: &releases})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(kubelet.Stop)
+	installed, err := operator.Install(ctx, env)
+	Expect(err).NotTo(HaveOccurred())
+	_, err = installed.Start(ctx)
+	Expect(err).NotTo(HaveOccurred())
+})
+
+// answer of a command line.
+type answer struct {
+	code     int
+	out, err string
+}
+
+// routing runs kubectl routing in this process, with input, against the API server.
+func routing(ctx context.Context, in string, args ...string) answer {
+	var out, errs bytes.Buffer
+	streams := genericiooptions.IOStreams{In: strings.NewReader(in), Out: &out, ErrOut: &errs}
+	code := cli.Run(ctx, args, streams, clock.RealClock{})
+	return answer{code, out.String(), errs.String()}
+}
+
+// cluster are the flags that name the API server and, for a plan, the releases of the fixtures.
+func cluster(namespace string) []string {
+	return []string{"--kubeconfig", env.KubeConfig, "-n", namespace}
+}
+
+func generations() []string {
+	var all []string
+	for generation, first := range fixtures.Releases() {
+		all = append(all, generation+"="+first)
+	}
+	slices.Sort(all)
+	return []string{"--stargate-generations", strings.Join(all, ",")}
+}
+
+func run(command *exec.Cmd) string {
+	GinkgoHelper()
+	out, err := command.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%s\n%s", command, out)
+	return string(out)
+}
