@@ -343,9 +343,7 @@ func (e *executor) annotate(ctx context.Context, name string, records map[string
 	}
 	after := before.DeepCopy()
 	after.Annotations = map[string]string{annotationRecords: text}
-	for key, value := range annotations {
-		after.Annotations[key] = value
-	}
+	maps.Copy(after.Annotations, annotations)
 	err = e.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(workload.FieldManager))
 	if err != nil {
 		return err

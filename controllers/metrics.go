@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,7 +55,8 @@ func planeMetricsOn(registry prometheus.Registerer) *planeMetrics {
 // register returns what is registered already where several managers share a registry.
 func register[C prometheus.Collector](registry prometheus.Registerer, collector C) C {
 	if err := registry.Register(collector); err != nil {
-		if already, ok := err.(prometheus.AlreadyRegisteredError); ok {
+		var already prometheus.AlreadyRegisteredError
+		if errors.As(err, &already) {
 			if existing, ok := already.ExistingCollector.(C); ok {
 				return existing
 			}

@@ -107,13 +107,6 @@ func ofMicroTime(t *metav1.MicroTime) time.Time {
 	return t.Time
 }
 
-func timeOf(t *metav1.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.Time
-}
-
 // content is what a revision's data says; it is read once, since an immutable ConfigMap does not change.
 type content struct {
 	intact bool

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"slices"
 	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -135,7 +136,7 @@ func (j *Judge) Review(object map[string]any, data []byte) Verdict {
 
 	object = runtime.DeepCopyJSON(object)
 	v.Unknown = append(v.Unknown, unknownFields(pruning.PruneWithOptions(object, k.schema, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}))...)
-	v.Errors = append(refused, k.review(object)...)
+	v.Errors = slices.Concat(refused, k.review(object))
 	v.Errors = append(v.Errors, v.library(object, v.Errors, j.options)...)
 	return v
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -146,15 +147,13 @@ func (j *Judge) limitsFlag(name string) bool {
 }
 
 func limits(omitted []render.Omission) string {
-	text := "left out, since the running Stargate release does not know it:"
-	seen := map[string]bool{}
+	var fields []string
 	for _, o := range omitted {
-		if part := fmt.Sprintf(" %s (since generation %s)", o.Field, o.Since); !seen[part] {
-			seen[part] = true
-			text += part
+		if field := fmt.Sprintf("%s (since generation %s)", o.Field, o.Since); !slices.Contains(fields, field) {
+			fields = append(fields, field)
 		}
 	}
-	return text
+	return "left out, since the running Stargate release does not know it: " + strings.Join(fields, ", ")
 }
 
 // withoutFlags is the entry less every flag that is on; one that is explicitly off is part of the entry.

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/utils/ptr"
 
 	"github.com/routing-operator/routing-operator/internal/workload"
 )
@@ -56,7 +55,7 @@ func New(namespace, plane, name, artefact string, data map[string]string, wave i
 			Namespace: namespace, Name: name, Labels: labels,
 			Annotations: map[string]string{AnnotationPlane: plane, AnnotationWave: strconv.Itoa(wave)},
 		},
-		Immutable: ptr.To(true),
+		Immutable: new(true),
 		Data:      data,
 	}
 }

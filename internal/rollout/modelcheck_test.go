@@ -202,7 +202,7 @@ func explore(t testing.TB, start *site, budget int, goal func(*site, *Plan) bool
 		}
 	}
 	visit(start, budget, -1, false)
-	for id := 0; id < len(queue); id++ {
+	for id := 0; id < len(queue); id++ { //nolint:intrange // the queue grows meanwhile
 		at := queue[id]
 		queue[id].site = nil
 		at.site.now = at.site.now.Add(time.Second)
@@ -290,7 +290,7 @@ func small(t testing.TB, kind string) *site {
 	return s
 }
 
-func done(s *site, plan *Plan) bool {
+func done(_ *site, plan *Plan) bool {
 	return len(plan.Steps) == 0 && plan.Stage == v1alpha1.StageSettled && plan.Flags.On == 2 && plan.Waiting == nil
 }
 

@@ -34,7 +34,7 @@ func (r *Reader) OwnershipOf(entries []metav1.ManagedFieldsEntry, spec *corev1.P
 		if e.FieldsV1 == nil || e.Subresource != "" {
 			continue
 		}
-		if err := sets[i].FromJSON(bytes.NewReader(e.FieldsV1.Raw)); err != nil {
+		if err := sets[i].FromJSON(bytes.NewReader(e.FieldsV1.GetRawBytes())); err != nil {
 			return Ownership{}, fmt.Errorf("reading the managed fields of %q: %w", e.Manager, err)
 		}
 		o.Updated = o.Updated || e.Manager == FieldManager && e.Operation == metav1.ManagedFieldsOperationUpdate

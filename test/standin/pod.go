@@ -284,7 +284,7 @@ func (r *run) status(b Behaviour, now time.Time) *corev1.PodStatus {
 	started := r.volumes != nil
 	status.ObservedGeneration = pod.Generation
 	status.HostIP, status.HostIPs = loopback, []corev1.HostIP{{IP: loopback}}
-	status.StartTime = ptr.To(seconds(r.bound))
+	status.StartTime = new(seconds(r.bound))
 	if started {
 		status.PodIP, status.PodIPs = r.ip, []corev1.PodIP{{IP: r.ip}}
 	}
@@ -356,7 +356,7 @@ func (r *run) phase() corev1.PodPhase {
 
 func (c *container) status(pod types.UID, ready bool) corev1.ContainerStatus {
 	status := corev1.ContainerStatus{
-		Name: c.spec.Name, Image: c.spec.Image, ImageID: c.spec.Image, Ready: ready, RestartCount: c.restarts, Started: ptr.To(c.process != nil),
+		Name: c.spec.Name, Image: c.spec.Image, ImageID: c.spec.Image, Ready: ready, RestartCount: c.restarts, Started: new(c.process != nil),
 	}
 	if c.process != nil || c.last != nil {
 		status.ContainerID = c.id(pod)

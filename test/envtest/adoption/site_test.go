@@ -222,7 +222,7 @@ func (s *site) mounted() string {
 	}
 	Expect(pod.Containers[0].VolumeMounts).To(ContainElement(HaveField("MountPath", filepath.Dir(fixtures.OperatorConfigPath))))
 	for _, entry := range s.router().GetManagedFields() {
-		if strings.Contains(string(entry.FieldsV1.Raw), "routing-lb-config") {
+		if strings.Contains(entry.FieldsV1.GetRawString(), "routing-lb-config") {
 			Expect(entry).To(And(HaveField("Manager", fieldManager), HaveField("Operation", metav1.ManagedFieldsOperationApply)))
 		}
 	}

@@ -30,7 +30,7 @@ func (s *site) ownedAlone(ctx context.Context, name string) func(Gomega) {
 		d := &appsv1.Deployment{}
 		g.Expect(admin.Get(ctx, s.key(name), d)).To(Succeed())
 		for _, entry := range d.ManagedFields {
-			owns := strings.Contains(string(entry.FieldsV1.Raw), "STARGATE_LAST_CLUSTER")
+			owns := strings.Contains(entry.FieldsV1.GetRawString(), "STARGATE_LAST_CLUSTER")
 			applies := entry.Manager == "routing-operator" && entry.Operation == "Apply"
 			g.Expect(owns).To(Equal(applies), "%s by %s", entry.Manager, entry.Operation)
 		}
@@ -145,7 +145,7 @@ var _ = Describe("What is the operator's and was taken is taken back", func() {
 		Expect(s.since(before)).To(Equal([]int{0, 0}))
 	})
 
-	It("and a chart's upgrade to another image goes through without undoing anything", func(ctx SpecContext) {
+	It("and a chart's upgrade to another image goes through without undoing anything", func(SpecContext) {
 		before := s.counts()
 		upgrade(s, "0.22.1")
 		s.settled(policy)
@@ -153,7 +153,7 @@ var _ = Describe("What is the operator's and was taken is taken back", func() {
 		restored()
 	})
 
-	It("and a downgrade below the flag re-renders for the old release and switches the memory off", func(ctx SpecContext) {
+	It("and a downgrade below the flag re-renders for the old release and switches the memory off", func(SpecContext) {
 		s.unwatched()
 		upgrade(s, fixtures.TagV1)
 		Eventually(func() int { on, _ := s.memories(); return on }).Should(BeZero())
