@@ -211,6 +211,7 @@ type AlgorithmSettings struct {
 	// 0 counts as 1. In YAML write the name in quotes: "n": 3. A bare n is false
 	// to many YAML readers, kubectl among them. For wait-and-widen and
 	// pulsar-wait-and-widen.
+	// +kubebuilder:validation:XValidation:rule="self >= 0",message="n must be 0 or more"
 	// +optional
 	N *int64 `json:"n,omitempty"`
 
