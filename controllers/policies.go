@@ -78,16 +78,18 @@ func (g *gatherer) acceptedPolicies() ([]acceptedPolicy, error) {
 	return policies, nil
 }
 
-// acceptedPolicy is nil where the policy is gone or going: its absence is all that there is to know.
+// acceptedPolicy is nil where the policy is gone or going: its absence is all that there is to know. It reads the cache
+// without waiting: the list before has waited for what the operator wrote, and to wait once more for each of many
+// policies would be to wait for all that is written meanwhile.
 func (g *gatherer) acceptedPolicy(key types.NamespacedName, uid types.UID) (*acceptedPolicy, error) {
 	policy := &v1alpha1.RoutingPolicy{}
-	if err := g.Get(g.ctx, key, policy); err != nil {
+	if err := g.Cache.Get(g.ctx, key, policy); err != nil {
 		return nil, client.IgnoreNotFound(fmt.Errorf("reading policy %s: %w", key, err))
 	}
 	if policy.UID != uid || policy.DeletionTimestamp != nil {
 		return nil, nil
 	}
-	revisions, err := acceptedRevisions(g.ctx, g, key.Namespace, uid)
+	revisions, err := acceptedRevisions(g.ctx, g.Cache, key.Namespace, uid)
 	if err != nil || len(revisions) == 0 {
 		return nil, err
 	}
