@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
@@ -16,22 +17,25 @@ import (
 
 var _ = Describe("An operator with many planes and policies", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
-		const perNamespace = 10
+		const planesEach = 10
 		begun := time.Now()
-		var planes []*v1alpha1.RoutingPlane
-		var namespace string
-		for i := range scale.planes {
-			if i%perNamespace == 0 {
-				var err error
-				namespace, err = env.Namespace(ctx, "scale")
-				Expect(err).NotTo(HaveOccurred())
-			}
-			planes = append(planes, makePlane(ctx, namespace, fmt.Sprintf("plane-%d", i)))
+		var namespaces []string
+		for range (scale.planes + planesEach - 1) / planesEach {
+			namespace, err := env.Namespace(ctx, "scale")
+			Expect(err).NotTo(HaveOccurred())
+			namespaces = append(namespaces, namespace)
 		}
-		for i := range scale.policies {
-			plane, name := planes[i%len(planes)], fmt.Sprintf("policy-%d", i)
-			flag := i%10 == 0
-			Expect(admin.Create(ctx, policy(plane, name, model(name+"/a", flag), model(name+"/b", false), model(name+"/c", false)))).To(Succeed())
+		place := func(plane int) (namespace, name string) {
+			return namespaces[plane/planesEach], fmt.Sprintf("plane-%d", plane)
+		}
+		for i := range scale.policies { // before their planes, which are then rolled out once less
+			namespace, plane := place(i % scale.planes)
+			name, flag := fmt.Sprintf("policy-%d", i), i%10 == 0
+			Expect(admin.Create(ctx, policy(namespace, plane, name, model(name+"/a", flag), model(name+"/b", false), model(name+"/c", false)))).To(Succeed())
+		}
+		for i := range scale.planes {
+			namespace, plane := place(i)
+			makePlane(ctx, namespace, plane)
 		}
 		Eventually(unsettled(ctx)).Should(Equal(allSettled))
 		quiet()
@@ -73,7 +77,9 @@ var _ = Describe("An operator with many planes and policies", Ordered, func() {
 	It("makes one rollout of a burst of policies", func(ctx SpecContext) {
 		namespace, err := env.Namespace(ctx, "burst")
 		Expect(err).NotTo(HaveOccurred())
-		plane := makePlane(ctx, namespace, "burst")
+		plane := makePlane(ctx, namespace, "burst", func(p *v1alpha1.RoutingPlane) {
+			p.Spec.Rollout.QuietPeriod = &metav1.Duration{Duration: 10 * time.Second} // a burst ends after six of these
+		})
 		Eventually(unsettled(ctx)).Should(Equal(allSettled))
 		before, err := strconv.Atoi(templates(ctx, plane))
 		Expect(err).NotTo(HaveOccurred())
@@ -83,7 +89,7 @@ var _ = Describe("An operator with many planes and policies", Ordered, func() {
 		appliers.SetLimit(8)
 		for i := range scale.burst {
 			name := fmt.Sprintf("policy-%d", i)
-			appliers.Go(func() error { return admin.Create(ctx, policy(plane, name, model(name, false))) })
+			appliers.Go(func() error { return admin.Create(ctx, policy(namespace, plane.Name, name, model(name, false))) })
 		}
 		Expect(appliers.Wait()).To(Succeed())
 		applied := time.Since(begun)
@@ -107,7 +113,7 @@ var _ = Describe("An operator with many planes and policies", Ordered, func() {
 			for i := range scale.waves {
 				models = append(models, model(fmt.Sprintf("model-%d", i), true))
 			}
-			Expect(admin.Create(ctx, policy(plane, "waves", models...))).To(Succeed())
+			Expect(admin.Create(ctx, policy(namespace, plane.Name, "waves", models...))).To(Succeed())
 		}
 		Eventually(unsettled(ctx)).Should(Equal(allSettled))
 

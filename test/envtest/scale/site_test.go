@@ -51,10 +51,10 @@ func deployment(object client.Object) v1alpha1.WorkloadReference {
 	return v1alpha1.WorkloadReference{Kind: v1alpha1.KindDeployment, Name: object.GetName()}
 }
 
-func policy(plane *v1alpha1.RoutingPlane, name string, models ...v1alpha1.Model) *v1alpha1.RoutingPolicy {
+func policy(namespace, plane, name string, models ...v1alpha1.Model) *v1alpha1.RoutingPolicy {
 	return &v1alpha1.RoutingPolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: plane.Namespace, Name: name},
-		Spec:       v1alpha1.RoutingPolicySpec{PlaneRef: v1alpha1.PlaneReference{Name: plane.Name}, Models: models},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       v1alpha1.RoutingPolicySpec{PlaneRef: v1alpha1.PlaneReference{Name: plane}, Models: models},
 	}
 }
 
