@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -14,8 +15,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/routing-operator/routing-operator/internal/lbconfig"
 	"github.com/routing-operator/routing-operator/test/standin"
@@ -77,58 +76,87 @@ func TestAFlagBesideAGatewayWithoutMemoryIsForbidden(t *testing.T) {
 	}
 }
 
+// child is set in the environment of the process whose parent TestTheEndOfTheParentIsNoticed ends.
+const child = "DEMO_TEST_CHILD"
+
+// TestTheEndOfTheParentIsNoticed: a signal may end the go command that runs the demo, and not reach the demo.
+func TestTheEndOfTheParentIsNoticed(t *testing.T) {
+	if os.Getenv(child) != "" {
+		patience, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		fmt.Println("running")
+		<-whileParentLives(patience).Done()
+		if patience.Err() == nil {
+			fmt.Println("noticed")
+		}
+		return
+	}
+	parent := exec.CommandContext(t.Context(), "/bin/sh", "-c", `"$0" -test.run=^TestTheEndOfTheParentIsNoticed$ & wait`, os.Args[0])
+	parent.Env = append(os.Environ(), child+"=1")
+	lines := start(t, parent)
+	if !skipTo(lines, "running") {
+		t.Fatal("it does not run")
+	}
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if !skipTo(lines, "noticed") {
+		t.Error("it ended without noticing")
+	}
+	_ = parent.Wait() // says only that it was killed
+}
+
+// TestNothingIsLeftOfAnInterruptedDemo interrupts it when the manager runs, which is when there is most to end.
 func TestNothingIsLeftOfAnInterruptedDemo(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "demo")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("building the demo: %v\n%s", err, out)
 	}
-	t.Run("by Ctrl-C", func(t *testing.T) {
-		demo := exec.CommandContext(t.Context(), binary)
-		interrupt(t, demo, os.Interrupt)
-		if code := demo.ProcessState.ExitCode(); code != 1 {
-			t.Errorf("exit code %d, want 1", code)
-		}
-	})
-	t.Run("by the end of what runs it, as a signal ends the go command", func(t *testing.T) {
-		interrupt(t, exec.CommandContext(t.Context(), "/bin/sh", "-c", `"$0" & wait`, binary), os.Kill)
-	})
-}
-
-// interrupt sends the signal when the manager runs, which is when there is most to end, and looks for what is left.
-func interrupt(t *testing.T, demo *exec.Cmd, signal os.Signal) {
 	dir := t.TempDir()
+	demo := exec.CommandContext(t.Context(), binary)
 	demo.Env = append(os.Environ(), "TMPDIR="+dir)
-	out, err := demo.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	demo.Stderr = os.Stderr
-	if err := demo.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	for begun := false; !begun && lines.Scan(); {
-		begun = strings.Contains(lines.Text(), "kubectl get lease")
-	}
+	lines := start(t, demo)
+	skipTo(lines, "kubectl get lease")
 	running := processes(t, dir)
 	if len(running) != 4 {
 		t.Errorf("%d processes, want etcd, kube-apiserver, kube-controller-manager and the manager", len(running))
 	}
 
-	if err := demo.Process.Signal(signal); err != nil {
+	if err := demo.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	for lines.Scan() { // to the end of whoever holds the output
+	skipTo(lines, "\x00") // to the end of whatever holds the output
+	_ = demo.Wait()       // looked at below
+	if code := demo.ProcessState.ExitCode(); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
 	}
-	_ = demo.Wait() // says only that it did not succeed
-	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		left, err := os.ReadDir(dir)
-		return len(left) == 0 && !slices.ContainsFunc(running, alive), err
-	})
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) > 0 || slices.ContainsFunc(running, alive) {
+		t.Errorf("left: %v, and of the processes %v: %v", left, slices.DeleteFunc(running, func(pid int) bool { return !alive(pid) }), err)
+	}
+}
+
+// start a command and return the lines that it prints.
+func start(t *testing.T, cmd *exec.Cmd) *bufio.Scanner {
+	out, err := cmd.StdoutPipe()
 	if err != nil {
-		left, _ := os.ReadDir(dir)
-		t.Errorf("left: %v, and of the processes %v", left, slices.DeleteFunc(running, func(pid int) bool { return !alive(pid) }))
+		t.Fatal(err)
 	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return bufio.NewScanner(out)
+}
+
+// skipTo reads lines up to one with the text, and tells whether there is one.
+func skipTo(lines *bufio.Scanner, text string) bool {
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), text) {
+			return true
+		}
+	}
+	return false
 }
 
 // processes that the control plane has noted, and that run.
