@@ -370,7 +370,7 @@ func (e *executor) deletePod(ctx context.Context, step *rollout.Step) error {
 }
 
 func preconditions(uid, version string) client.Preconditions {
-	return client.Preconditions{UID: ptr.To(types.UID(uid)), ResourceVersion: &version}
+	return client.Preconditions{UID: new(types.UID(uid)), ResourceVersion: &version}
 }
 
 // finalize adds the finalizer before the first change to a workload, and removes it after the last: a plane that

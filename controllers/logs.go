@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
 )
 
 // Logs reads what a container wrote before it exited.
@@ -33,7 +32,7 @@ func (l podLogs) Last(ctx context.Context, pod *corev1.Pod, container string) (s
 		}
 	}
 	stream, err := l.clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{
-		Container: container, Previous: running, TailLines: ptr.To(int64(lastLines)), LimitBytes: ptr.To(int64(lastBytes)),
+		Container: container, Previous: running, TailLines: new(int64(lastLines)), LimitBytes: new(int64(lastBytes)),
 	}).Stream(ctx)
 	if err != nil {
 		return "", fmt.Errorf("opening the log of container %s of pod %s: %w", container, pod.Name, err)

@@ -54,12 +54,9 @@ func planeMetricsOn(registry prometheus.Registerer) *planeMetrics {
 
 // register returns what is registered already where several managers share a registry.
 func register[C prometheus.Collector](registry prometheus.Registerer, collector C) C {
-	if err := registry.Register(collector); err != nil {
-		var already prometheus.AlreadyRegisteredError
-		if errors.As(err, &already) {
-			if existing, ok := already.ExistingCollector.(C); ok {
-				return existing
-			}
+	if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](registry.Register(collector)); ok {
+		if existing, ok := already.ExistingCollector.(C); ok {
+			return existing
 		}
 	}
 	return collector

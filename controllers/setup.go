@@ -50,7 +50,7 @@ type Options struct {
 // Configure sets what the controllers ask of a manager's cache and client: little in memory, and reads that see
 // the writes before them.
 func Configure(o *ctrl.Options) {
-	shared := cache.ByObject{Transform: strip, UnsafeDisableDeepCopy: ptr.To(true)}
+	shared := cache.ByObject{Transform: strip, UnsafeDisableDeepCopy: new(true)}
 	if o.Cache.ByObject == nil {
 		o.Cache.ByObject = map[client.Object]cache.ByObject{}
 	}

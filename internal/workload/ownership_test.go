@@ -13,7 +13,7 @@ import (
 
 func owned(manager string, operation metav1.ManagedFieldsOperationType, container string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, APIVersion: "apps/v1", FieldsType: "FieldsV1",
-		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"gateway\"}":` + container + `}}}}}`)}}
+		FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"gateway\"}":` + container + `}}}}}`)}
 }
 
 const (
