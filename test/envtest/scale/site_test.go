@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
@@ -23,8 +22,8 @@ import (
 // makePlane makes a router and a gateway of one replica each, and a plane of that name in front of them.
 func makePlane(ctx context.Context, namespace, name string, change ...func(*v1alpha1.RoutingPlane)) *v1alpha1.RoutingPlane {
 	GinkgoHelper()
-	router := fixtures.Stargate{Name: name + "-router", Replicas: ptr.To[int32](1)}.Objects(namespace)
-	gateway := fixtures.GatewayWorkload{Name: name + "-gateway", Replicas: ptr.To[int32](1)}.Objects(namespace)
+	router := fixtures.Stargate{Name: name + "-router", Replicas: new(int32(1))}.Objects(namespace)
+	gateway := fixtures.GatewayWorkload{Name: name + "-gateway", Replicas: new(int32(1))}.Objects(namespace)
 	plane := &v1alpha1.RoutingPlane{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1alpha1.RoutingPlaneSpec{
@@ -61,11 +60,11 @@ func policy(namespace, plane, name string, models ...v1alpha1.Model) *v1alpha1.R
 // model is one with the settings that real ones have.
 func model(name string, flag bool) v1alpha1.Model {
 	m := v1alpha1.Model{Name: name, AlgorithmSettings: v1alpha1.AlgorithmSettings{
-		Algorithm: v1alpha1.PulsarWaitAndWiden, Seed: ptr.To("seed-" + name), RequireCacheAffinityKey: ptr.To(true),
-		CacheAffinityWaitMs: ptr.To[int64](300), CacheAffinityInputTokensScale: ptr.To[v1alpha1.Decimal]("0.1"), MaxQueued: ptr.To[int64](4),
+		Algorithm: v1alpha1.PulsarWaitAndWiden, Seed: new("seed-" + name), RequireCacheAffinityKey: new(true),
+		CacheAffinityWaitMs: new(int64(300)), CacheAffinityInputTokensScale: new(v1alpha1.Decimal("0.1")), MaxQueued: new(int64(4)),
 	}}
 	if flag {
-		m.LastClusterAffinity = ptr.To(true)
+		m.LastClusterAffinity = new(true)
 	}
 	return m
 }
