@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -298,6 +299,24 @@ var _ = Describe("Adoption", func() {
 		})
 		s.settled(policy)
 		Expect(s.flagsOn()).To(Equal([]string{"a"}))
+	})
+
+	It("says so when a variable of the operator's is there twice, and does not mind others that are", func(ctx SpecContext) {
+		other := []corev1.EnvVar{{Name: "OTHER", Value: "a"}, {Name: "OTHER", Value: "b"}, {Name: "LAST", Value: "$(OTHER)"}}
+		own := []corev1.EnvVar{{Name: "STARGATE_LAST_CLUSTER_TTL", Value: "1m"}, {Name: "STARGATE_LAST_CLUSTER_TTL", Value: "2m"}}
+		s := newSite(ctx, layout{gateways: []fixtures.GatewayWorkload{{Env: slices.Concat(own, other)}}})
+		s.plane()
+		policy := s.policy("llama", flagged("a"))
+		s.conditioned(s.stored(), v1alpha1.ConditionStalled, "True", rollout.ReasonWorkloadProblem)
+		change(s, s.gateways[0].(*appsv1.Deployment), func(d *appsv1.Deployment) {
+			container := &d.Spec.Template.Spec.Containers[0]
+			container.Env = slices.DeleteFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "STARGATE_LAST_CLUSTER_TTL" })
+		})
+		s.settled(policy)
+		gateway := &appsv1.Deployment{}
+		Expect(admin.Get(ctx, s.key(fixtures.Gateway), gateway)).To(Succeed())
+		env := gateway.Spec.Template.Spec.Containers[0].Env
+		Expect(env[:len(env)-4]).To(ContainElements(other[0], other[1], other[2]), "theirs first, in their order")
 	})
 
 	It("counts a memory that the chart switched on", func(ctx SpecContext) {
