@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
@@ -15,10 +16,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
-	"github.com/routing-operator/routing-operator/internal/patch"
 	"github.com/routing-operator/routing-operator/internal/release"
 	"github.com/routing-operator/routing-operator/internal/render"
 	"github.com/routing-operator/routing-operator/internal/revision"
@@ -58,7 +59,10 @@ type releasing struct {
 
 // held is a workload that has fields of the operator's for the plane.
 type held struct {
-	kind, name, version string
+	kind   string
+	object client.Object
+	// containers are the parts of a patch that takes the fields out of each.
+	containers []any
 	// artefact that the fields are for.
 	artefact string
 	// reads is the path that Stargate's arguments name and the operator's mount serves; empty where they do not meet.
@@ -69,16 +73,17 @@ type held struct {
 
 func (r *releasing) run(ctx context.Context) error {
 	plane := &v1alpha1.RoutingPlane{}
-	err := r.client.Get(ctx, r.key, plane)
-	exists := err == nil
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err := r.client.Get(ctx, r.key, plane); apierrors.IsNotFound(err) {
+		plane = nil
+	} else if err != nil {
 		return notFound(r.key, err)
 	}
+	exists := plane != nil
 	found, err := r.find(ctx)
 	if err != nil {
 		return err
 	}
-	if err := r.check(plane, exists, found); err != nil {
+	if err := r.check(plane, found); err != nil {
 		return &exit{exitProblems, err}
 	}
 	if !exists && len(found) == 0 {
@@ -94,14 +99,22 @@ func (r *releasing) run(ctx context.Context) error {
 		if err := r.delete(ctx, plane); err != nil {
 			return err
 		}
-		if found, err = r.find(ctx); err != nil {
-			return err
-		}
 	}
-	for i := range found {
-		if err := r.letGo(ctx, &found[i]); err != nil {
-			return err
+	// A workload that changes under our hands is looked at again: its arguments may be what changed.
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		found, err := r.find(ctx)
+		if err == nil {
+			err = r.check(nil, found)
 		}
+		for i := range found {
+			if err == nil {
+				err = r.letGo(ctx, &found[i])
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	return r.leftovers(ctx)
 }
@@ -109,7 +122,7 @@ func (r *releasing) run(ctx context.Context) error {
 func (r *releasing) question(exists bool, found []held) string {
 	var names []string
 	for i := range found {
-		names = append(names, found[i].kind+"/"+found[i].name)
+		names = append(names, found[i].kind+"/"+found[i].object.GetName())
 	}
 	if exists {
 		return fmt.Sprintf("Delete plane %s, and let go of %s?", r.key, strings.Join(names, ", "))
@@ -117,20 +130,19 @@ func (r *releasing) question(exists bool, found []held) string {
 	return fmt.Sprintf("Let go of %s?", strings.Join(names, ", "))
 }
 
-// check says what would break.
-func (r *releasing) check(plane *v1alpha1.RoutingPlane, exists bool, found []held) error {
+// check says what would break, and why the operator would not let go. A plane that is nil is gone.
+func (r *releasing) check(plane *v1alpha1.RoutingPlane, found []held) error {
 	for i := range found {
 		if h := &found[i]; h.reads != "" {
 			return fmt.Errorf(`%[1]s %[2]s still starts Stargate with --lb-config-path=%[3]s, which is the operator's file %[4]s.
 Without the mount every new pod would find no file there and exit, and the router would be down at its next restart.
 Point the argument elsewhere first: for the chart, put the file into llmRequestRouter.loadBalancer.config, or empty
-llmRequestRouter.loadBalancer.configPath for a router without a file; then run this again. Nothing was changed`, h.kind, h.name, h.reads, h.revision)
+llmRequestRouter.loadBalancer.configPath for a router without a file; then run this again. Nothing was changed`, h.kind, h.object.GetName(), h.reads, h.revision)
 		}
 	}
-	if !exists {
-		return nil
-	}
 	switch {
+	case plane == nil:
+		return nil
 	case plane.Spec.Stargate.ConfigPathCheck == v1alpha1.ConfigPathCheckSkip:
 		return errors.New("spec.stargate.configPathCheck is Skip, so nobody can tell whether Stargate still reads the operator's file; set it to Arguments when it does not, and run this again. Nothing was changed")
 	case plane.Spec.DeletionPolicy == v1alpha1.DeletionRetain:
@@ -163,25 +175,11 @@ func (r *releasing) find(ctx context.Context) ([]held, error) {
 }
 
 func (r *releasing) append(found []held, kind string, object client.Object, spec *corev1.PodSpec) []held {
-	h := held{kind: kind, name: object.GetName(), version: object.GetResourceVersion()}
+	h := held{kind: kind, object: object}
 	for i := range spec.Containers {
 		container := &spec.Containers[i]
-		for _, artefact := range []string{render.ArtefactStargate, render.ArtefactGateway} {
-			reader := workload.Reader{
-				Plane: r.key.Name, Artefact: artefact, Container: container.Name, ConfigPath: mountedAt(spec, container),
-				ConfigPathCheck: v1alpha1.ConfigPathCheckArguments,
-				Release:         func(string) release.Release { return release.Release{Generation: release.Unknown} },
-				Lookup:          func(string) (map[string]string, bool) { return nil, false },
-			}
-			template := reader.Template(spec)
-			if !template.Touched || artefact == render.ArtefactStargate && !workload.IsRevision(r.key.Name, artefact, volumeSource(spec)) {
-				continue
-			}
-			h.artefact, h.revision = artefact, template.Revision
-			if template.ReadsFile {
-				h.reads = reader.ConfigPath
-			}
-		}
+		r.router(&h, spec, container)
+		r.gateway(&h, container)
 	}
 	if h.artefact == "" && object.GetAnnotations()[workload.AnnotationPlane] != r.key.Name {
 		return found
@@ -189,28 +187,46 @@ func (r *releasing) append(found []held, kind string, object client.Object, spec
 	return append(found, h)
 }
 
-// volumeSource is the ConfigMap of the operator's volume; empty where there is none.
-func volumeSource(spec *corev1.PodSpec) string {
-	i := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == workload.VolumeName && v.ConfigMap != nil })
-	if i < 0 {
-		return ""
+// router finds the mount of a revision of the plane in a container.
+func (r *releasing) router(h *held, spec *corev1.PodSpec, container *corev1.Container) {
+	volume := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == workload.VolumeName && v.ConfigMap != nil })
+	mount := slices.IndexFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == workload.VolumeName })
+	if volume < 0 || mount < 0 || !workload.IsRevision(r.key.Name, render.ArtefactStargate, spec.Volumes[volume].ConfigMap.Name) {
+		return
 	}
-	return spec.Volumes[i].ConfigMap.Name
+	source, dir := spec.Volumes[volume].ConfigMap, container.VolumeMounts[mount].MountPath
+	file := render.LBConfigKey
+	if len(source.Items) > 0 {
+		file = source.Items[0].Path
+	}
+	h.artefact, h.revision = render.ArtefactStargate, source.Name
+	reader := workload.Reader{
+		Plane: r.key.Name, Artefact: render.ArtefactStargate, Container: container.Name, ConfigPath: path.Join(dir, file), ConfigPathCheck: v1alpha1.ConfigPathCheckArguments,
+		Release: func(string) release.Release { return release.Release{Generation: release.Unknown} },
+		Lookup:  func(string) (map[string]string, bool) { return nil, false },
+	}
+	if reader.Template(spec).ReadsFile {
+		h.reads = reader.ConfigPath
+	}
+	h.containers = append(h.containers, map[string]any{
+		"name": container.Name, "volumeMounts": []any{map[string]any{"$patch": "delete", "mountPath": dir}},
+	})
 }
 
-// mountedAt is the path of the operator's file in the container; empty where it is not mounted.
-func mountedAt(spec *corev1.PodSpec, container *corev1.Container) string {
-	i := slices.IndexFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == workload.VolumeName })
-	if i < 0 {
-		return ""
-	}
-	file := render.LBConfigKey
-	for j := range spec.Volumes {
-		if v := &spec.Volumes[j]; v.Name == workload.VolumeName && v.ConfigMap != nil && len(v.ConfigMap.Items) > 0 {
-			file = v.ConfigMap.Items[0].Path
+// gateway finds variables that come from a revision of the plane in a container.
+func (r *releasing) gateway(h *held, container *corev1.Container) {
+	var variables []any
+	for i := range container.Env {
+		e := &container.Env[i]
+		if e.ValueFrom == nil || e.ValueFrom.ConfigMapKeyRef == nil || !workload.IsRevision(r.key.Name, render.ArtefactGateway, e.ValueFrom.ConfigMapKeyRef.Name) {
+			continue
 		}
+		h.artefact, h.revision = render.ArtefactGateway, e.ValueFrom.ConfigMapKeyRef.Name
+		variables = append(variables, map[string]any{"$patch": "delete", "name": e.Name})
 	}
-	return path.Join(container.VolumeMounts[i].MountPath, file)
+	if len(variables) > 0 {
+		h.containers = append(h.containers, map[string]any{"name": container.Name, "env": variables})
+	}
 }
 
 // delete deletes the plane and waits for the operator to let go.
@@ -251,31 +267,33 @@ func (r *releasing) delete(ctx context.Context, plane *v1alpha1.RoutingPlane) er
 	return nil
 }
 
-// letGo gives up the operator's fields of one workload, guarded by its version.
+// letGo removes the operator's fields from a workload as one change, whoever owns them by now: what a deleted plane
+// left belongs to nobody, and an apply would leave it.
 func (r *releasing) letGo(ctx context.Context, h *held) error {
-	target := patch.Target{Kind: h.kind, Namespace: r.key.Namespace, Name: h.name, ResourceVersion: h.version}
-	config, err := patch.LetGo(target, "")
+	type object = map[string]any
+	spec := object{}
+	if len(h.containers) > 0 {
+		spec["containers"] = h.containers
+	}
+	if h.artefact == render.ArtefactStargate {
+		spec["volumes"] = []any{object{"$patch": "delete", "name": workload.VolumeName}}
+	}
+	data, err := json.Marshal(object{
+		"metadata": object{"resourceVersion": h.object.GetResourceVersion(), "annotations": object{workload.AnnotationPlane: nil}},
+		"spec":     object{"template": object{"spec": spec}},
+	})
 	if err != nil {
-		return err
+		return fmt.Errorf("encoding the change: %w", err)
 	}
-	if err := r.client.Apply(ctx, config, client.FieldOwner(workload.FieldManager)); err != nil {
-		return fmt.Errorf("letting go of %s %s: %w", h.kind, h.name, err)
+	if err := r.client.Patch(ctx, h.object, client.RawPatch(types.StrategicMergePatchType, data), client.FieldOwner(fieldManager)); err != nil {
+		return fmt.Errorf("letting go of %s %s: %w", h.kind, h.object.GetName(), err)
 	}
-	fmt.Fprintf(r.Out, "let go of %s %s\n", h.kind, h.name)
+	fmt.Fprintf(r.Out, "let go of %s %s\n", h.kind, h.object.GetName())
 	return nil
 }
 
-// leftovers says what is still there.
+// leftovers says which revisions are still there.
 func (r *releasing) leftovers(ctx context.Context) error {
-	found, err := r.find(ctx)
-	if err != nil {
-		return err
-	}
-	for i := range found {
-		h := &found[i]
-		fmt.Fprintf(r.ErrOut, "warning: %s %s still has fields for the plane, which another manager owns by now; remove the annotation %s, and the volume %s or the variables %s\n",
-			h.kind, h.name, workload.AnnotationPlane, workload.VolumeName, strings.Join(render.GatewayVariableNames(), ", "))
-	}
 	var list corev1.ConfigMapList
 	if err := r.client.List(ctx, &list, client.InNamespace(r.key.Namespace), client.MatchingLabels(revision.Labels(r.key.Name))); err != nil {
 		return fmt.Errorf("listing revisions: %w", err)

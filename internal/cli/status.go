@@ -162,15 +162,15 @@ type look func(context.Context) (*statusview.Snapshot, error)
 
 // follow looks again and again until there is an outcome. A look that fails is tried again: API servers restart.
 func (o *statusOptions) follow(ctx context.Context, look look) error {
-	if o.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout, errTimeout)
-		defer cancel()
-	}
 	// The first look tells a name that is wrong from an API server that is away.
 	s, err := look(ctx)
 	if err != nil {
 		return err
+	}
+	if o.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout, errTimeout)
+		defer cancel()
 	}
 	if terminal := o.terminal(); terminal != nil {
 		s, err = o.live(ctx, terminal, s, look)

@@ -44,6 +44,8 @@ func (s *Snapshot) Judge() (Outcome, string) {
 	switch {
 	case ready == nil:
 		return Pending, fmt.Sprintf("the operator has not looked at generation %d of the plane yet", plane.Generation)
+	case stalled != nil && stalled.Status == metav1.ConditionTrue && s.retried(stalled):
+		return Pending, "the operator has not tried again yet"
 	case stalled != nil && stalled.Status == metav1.ConditionTrue:
 		return Stalled, stalled.Message
 	}
@@ -51,15 +53,28 @@ func (s *Snapshot) Judge() (Outcome, string) {
 		return Pending, message
 	}
 	isReady := ready.Status == metav1.ConditionTrue
-	switch {
-	case plane.Spec.Rollout.Pin != "" && isReady:
-		return Held, "pinned: " + ready.Message
-	case plane.Spec.Rollout.Paused && !isReady && ready.Reason != rollout.ReasonRollingOut:
+	if plane.Spec.Rollout.Paused && !isReady && ready.Reason != rollout.ReasonRollingOut {
 		return Held, "paused: " + ready.Message
-	case isReady:
+	}
+	if plane.Spec.Rollout.Pin != "" && isReady {
+		return Held, "pinned: " + ready.Message
+	}
+	if message := s.unprogrammed(); isReady && message != "" {
+		return Pending, message
+	}
+	if isReady {
 		return Ready, ready.Message
 	}
 	return Pending, ready.Message
+}
+
+// retried tells whether a retry was asked for since the failure that the plane is stalled for: every failure on record
+// is of an earlier one.
+func (s *Snapshot) retried(stalled *metav1.Condition) bool {
+	wanted := s.Plane.Annotations[rollout.RetryAnnotation]
+	return stalled.Reason == rollout.ReasonRevisionFailed && !slices.ContainsFunc(s.Plane.Status.Records, func(r v1alpha1.RevisionRecord) bool {
+		return r.FailedAt != nil && r.Retry == wanted
+	})
 }
 
 // condition of the plane, if it speaks of the present generation.
@@ -74,17 +89,23 @@ func (s *Snapshot) condition(kind string) *metav1.Condition {
 	return c
 }
 
-// unseen names a policy whose present spec has not got as far as the plane.
+// unseen names a policy whose present spec nobody has looked at.
 func (s *Snapshot) unseen() string {
 	for i := range s.Policies {
-		p := &s.Policies[i]
-		name := p.Namespace + "/" + p.Name
-		if p.Status.ObservedGeneration != p.Generation {
-			return fmt.Sprintf("the operator has not looked at generation %d of policy %s yet", p.Generation, name)
+		if p := &s.Policies[i]; p.Status.ObservedGeneration != p.Generation {
+			return fmt.Sprintf("the operator has not looked at generation %d of policy %s/%s yet", p.Generation, p.Namespace, p.Name)
 		}
+	}
+	return ""
+}
+
+// unprogrammed names a policy that was accepted and has not got as far as the plane.
+func (s *Snapshot) unprogrammed() string {
+	for i := range s.Policies {
+		p := &s.Policies[i]
 		programmed := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionProgrammed)
 		if meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionAccepted) && programmed != nil && programmed.Reason == "Pending" {
-			return fmt.Sprintf("policy %s: %s", name, programmed.Message)
+			return fmt.Sprintf("policy %s/%s: %s", p.Namespace, p.Name, programmed.Message)
 		}
 	}
 	return ""
