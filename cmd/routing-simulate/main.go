@@ -16,12 +16,16 @@ import (
 const name = "routing-simulate"
 
 func main() {
+	if err := run(); err != nil {
+		os.Exit(1) // the command has said why
+	}
+}
+
+func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	command := cmd.New(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
 	command.Use = strings.Replace(command.Use, command.Name(), name, 1)
 	command.Example = strings.ReplaceAll(command.Example, "  simulate", "  "+name)
-	if err := command.ExecuteContext(ctx); err != nil {
-		os.Exit(1)
-	}
+	return command.ExecuteContext(ctx)
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -145,8 +146,7 @@ func fieldsOf(t reflect.Type) []jsonField {
 		return nil
 	}
 	var fields []jsonField
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case name != "" && name != "-":
@@ -211,10 +211,7 @@ func number[T int | int64 | float64](c *checker, path *field.Path, value *T, lea
 
 // oneOf checks a choice.
 func oneOf[T ~string](c *checker, path *field.Path, value T, choices ...T) {
-	for _, choice := range choices {
-		if value == choice {
-			return
-		}
+	if !slices.Contains(choices, value) {
+		c.errors = append(c.errors, field.NotSupported(path, value, choices))
 	}
-	c.errors = append(c.errors, field.NotSupported(path, value, choices))
 }

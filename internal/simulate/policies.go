@@ -11,7 +11,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/ptr"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/lbconfig"
@@ -170,7 +169,7 @@ func (p *Policies) Variants(r release.Release) (variants []Variant, warnings []s
 	written := p.config(nil)
 	flags := []*bool{nil}
 	if hasFlag(written) && r.Generation >= release.V3 {
-		flags = []*bool{ptr.To(false), ptr.To(true)}
+		flags = []*bool{new(false), new(true)}
 		if on := render.Desired(written); len(on) > 0 && len(on) < len(render.Desired(p.config(flags[1]))) {
 			flags = append(flags, nil)
 		}

@@ -109,7 +109,7 @@ func (s *Site) setDefaults() {
 	byDefault(&s.StatisticsInterval, Duration{Duration: time.Second})
 	byDefault(&s.Gateway.LastCluster, true)
 	if len(s.Clusters) == 0 {
-		s.Clusters = []Cluster{{Name: "cluster", Count: ptr.To(4)}}
+		s.Clusters = []Cluster{{Name: "cluster", Count: new(4)}}
 	}
 	for i := range s.Clusters {
 		c := &s.Clusters[i]

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"k8s.io/utils/ptr"
-
 	"github.com/routing-operator/routing-operator/internal/simulate"
 )
 
@@ -27,7 +25,7 @@ func small() *Report {
 				TTFT: times(15 + 10*x), TTFTNew: times(20), TTFTReturning: times(10 * x), RoutingWait: times(x), QueueWait: times(5 - x),
 				Goodput: 10.25, GoodputShare: 0.9, Returning: 800, Left: int(80 * x), LeftShare: x / 10, Clusters: []int{750, 250},
 				TTFTDistribution: []simulate.Point{{Ms: 10, Share: 0}, {Ms: 30, Share: 0.5}, {Ms: 3000, Share: 0.99}, {Ms: 6000, Share: 1}},
-				ReuseOverTime:    []*float64{ptr.To(0.8), nil, ptr.To(0.9), ptr.To(0.9)},
+				ReuseOverTime:    []*float64{new(0.8), nil, new(0.9), new(0.9)},
 			}},
 			Clusters: []simulate.ClusterResult{
 				{Name: "a-cluster-with-a-name-that-is-very-long", Slots: 4, LoadOverTime: []float64{0, 0.5, 1, 1.5}},

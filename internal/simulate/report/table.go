@@ -106,16 +106,17 @@ func ratio(part int, whole int64) float64 {
 
 // row writes a name and the cells, those that equal best in colour.
 func (t *table) row(name string, cells []string, best string) {
-	line := pad(short(name, nameWidth), nameWidth, false)
+	var line strings.Builder
+	line.WriteString(pad(short(name, nameWidth), nameWidth, false))
 	for _, cell := range cells {
 		cell = short(cell, columnWidth-1)
 		padded := pad(cell, columnWidth, true)
 		if best != "" && cell == best {
 			padded = strings.TrimSuffix(padded, cell) + t.in(green, cell)
 		}
-		line += padded
+		line.WriteString(padded)
 	}
-	fmt.Fprintln(t.w, strings.TrimRight(line, " "))
+	fmt.Fprintln(t.w, strings.TrimRight(line.String(), " "))
 }
 
 func (t *table) in(style, text string) string {
