@@ -187,7 +187,7 @@ func TestFilesThatTheDocumentationNamesAreThere(t *testing.T) {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(string(doc)) {
-			for _, word := range strings.FieldsSeq(line) {
+			for word := range strings.FieldsSeq(line) {
 				if path := strings.Trim(word, "`,.;:()"); strings.HasPrefix(path, "config/samples/") && !strings.ContainsAny(path, "$*") {
 					if _, err := os.Stat(filepath.Join("../../..", path)); err != nil {
 						t.Errorf("docs/%s names a file that is not there: %v", name, err)
