@@ -10,12 +10,43 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/test/envtest/operator"
 	"github.com/routing-operator/routing-operator/test/envtest/testenv"
 )
+
+var _ = Describe("From a complete rollout", func() {
+	It("the next step follows", func(ctx SpecContext) {
+		reports := watchCompletions(ctx)
+		before := mark()
+		var namespaces []string
+		for range scale.movers {
+			namespace, err := env.Namespace(ctx, "latency")
+			Expect(err).NotTo(HaveOccurred())
+			namespaces = append(namespaces, namespace)
+			var models []v1alpha1.Model
+			for i := range scale.waves {
+				models = append(models, model(fmt.Sprintf("model-%d", i), true))
+			}
+			Expect(admin.Create(ctx, policy(namespace, "latency", "waves", models...))).To(Succeed()) // before the plane: no quiet period
+			makePlane(ctx, namespace, "latency", func(p *v1alpha1.RoutingPlane) {
+				p.Spec.Rollout.Waves = []intstr.IntOrString{intstr.FromInt32(1)}
+			})
+		}
+		Eventually(unsettled(ctx)).Should(Equal(allSettled))
+
+		delays, err := reports.delays(changesIn(namespaces, before))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(len(delays)).To(BeNumerically(">=", scale.movers*scale.waves))
+		slices.Sort(delays)
+		report("from a complete rollout to the next", "%d steps: p50 %s, p90 %s, p99 %s, longest %s",
+			len(delays), percentile(delays, 50), percentile(delays, 90), percentile(delays, 99), percentile(delays, 100))
+	})
+})
 
 // completion is a generation of a Deployment that Kubernetes reports to be rolled out.
 type completion struct {

@@ -2,7 +2,6 @@ package scale
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 )
@@ -96,33 +94,6 @@ var _ = Describe("An operator with many planes and policies", Ordered, func() {
 		Eventually(unsettled(ctx)).Should(Equal(allSettled))
 		report("burst", "%d policies applied within %s, all ready after %s", scale.burst, applied.Round(100*time.Millisecond), time.Since(begun).Round(100*time.Millisecond))
 		Expect(templates(ctx, plane)).To(Equal(strconv.Itoa(before + 1)))
-	})
-
-	It("follows a completed rollout with the next step", func(ctx SpecContext) {
-		reports := watchCompletions(ctx)
-		before := mark()
-		var namespaces []string
-		for range scale.movers {
-			namespace, err := env.Namespace(ctx, "latency")
-			Expect(err).NotTo(HaveOccurred())
-			namespaces = append(namespaces, namespace)
-			plane := makePlane(ctx, namespace, "latency", func(p *v1alpha1.RoutingPlane) {
-				p.Spec.Rollout.Waves = []intstr.IntOrString{intstr.FromInt32(1)}
-			})
-			var models []v1alpha1.Model
-			for i := range scale.waves {
-				models = append(models, model(fmt.Sprintf("model-%d", i), true))
-			}
-			Expect(admin.Create(ctx, policy(namespace, plane.Name, "waves", models...))).To(Succeed())
-		}
-		Eventually(unsettled(ctx)).Should(Equal(allSettled))
-
-		delays, err := reports.delays(changesIn(namespaces, before))
-		Expect(err).NotTo(HaveOccurred())
-		Expect(len(delays)).To(BeNumerically(">=", scale.movers*scale.waves))
-		slices.Sort(delays)
-		report("from a complete rollout to the next", "%d steps: p50 %s, p90 %s, p99 %s, longest %s",
-			len(delays), percentile(delays, 50), percentile(delays, 90), percentile(delays, 99), percentile(delays, 100))
 	})
 
 	It("stays within 150 MiB", func() {
