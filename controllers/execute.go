@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	applyappsv1 "k8s.io/client-go/applyconfigurations/apps/v1"
 	"k8s.io/client-go/util/csaupgrade"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -178,8 +179,14 @@ func (e *executor) mend(ctx context.Context, target patch.Target, fields patch.F
 	if err := e.Patch(ctx, object, change, client.FieldOwner(workload.FieldManager)); err != nil {
 		return err
 	}
-	target.ResourceVersion = object.GetResourceVersion()
-	return e.own(ctx, &target)
+	// The Deployment controller has seen the change too by now, and moving does not depend on what it wrote.
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		err := e.move(ctx, object)
+		if apierrors.IsConflict(err) {
+			err = errors.Join(err, e.Live.Get(ctx, client.ObjectKeyFromObject(object), object))
+		}
+		return err
+	})
 }
 
 func withAnnotation(annotations map[string]string, key, value string) map[string]string {
@@ -206,12 +213,20 @@ func (e *executor) stored(ctx context.Context, target patch.Target) (client.Obje
 	return object, template, nil
 }
 
-// own moves fields that the operator patched to what it applied, so that later applies update them and let them go.
+// own moves fields that an earlier pass patched and did not get to move.
 func (e *executor) own(ctx context.Context, target *patch.Target) error {
 	object, _, err := e.stored(ctx, *target)
 	if err != nil {
 		return err
 	}
+	err = e.move(ctx, object)
+	target.ResourceVersion = object.GetResourceVersion()
+	return err
+}
+
+// move makes of fields that the operator patched fields that it applied, so that later applies update them and let
+// them go.
+func (e *executor) move(ctx context.Context, object client.Object) error {
 	data, err := csaupgrade.UpgradeManagedFieldsPatch(object, sets.New(workload.FieldManager), workload.FieldManager)
 	if err != nil || data == nil {
 		return err
@@ -219,7 +234,6 @@ func (e *executor) own(ctx context.Context, target *patch.Target) error {
 	if err := e.Patch(ctx, object, client.RawPatch(types.JSONPatchType, data), client.FieldOwner(workload.FieldManager)); err != nil {
 		return fmt.Errorf("moving managed fields: %w", err)
 	}
-	target.ResourceVersion = object.GetResourceVersion()
 	return nil
 }
 
