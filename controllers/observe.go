@@ -31,7 +31,8 @@ type Observation struct {
 // Observe gathers what a pass over the plane would go by, with a client that has no cache. It changes nothing. Where
 // the client may not list accepted specs in all namespaces, only policies of the plane's own are seen.
 func Observe(ctx context.Context, c client.Client, plane *v1alpha1.RoutingPlane, releases release.Table, now time.Time) (*Observation, error) {
-	r := &PlaneReconciler{Client: &uncached{Client: c, namespace: plane.Namespace, lists: map[string][]runtime.Object{}}, Live: c, Logs: noLogs{}, Releases: releases}
+	reads := &uncached{Client: c, namespace: plane.Namespace, lists: map[string][]runtime.Object{}}
+	r := &PlaneReconciler{Client: reads, Cache: reads, Live: c, Logs: noLogs{}, Releases: releases}
 	m := newMemories().get(client.ObjectKeyFromObject(plane), plane.UID)
 	seen, err := r.gather(ctx, plane, m, now)
 	if err != nil {
