@@ -169,7 +169,7 @@ func owners(plane *v1alpha1.RoutingPlane, name string) (managers []string) {
 			continue
 		}
 		set := fieldpath.NewSet()
-		if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err == nil && set.Has(path) {
+		if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err == nil && set.Has(path) {
 			managers = append(managers, entry.Manager)
 		}
 	}

@@ -154,8 +154,8 @@ func (a *app) rollbackCommand() *cobra.Command {
 	var yes bool
 	c := a.controlCommand("rollback PLANE", "Hold an earlier revision, whatever the policies say",
 		`Sets spec.rollout.pin to an earlier Stargate revision: by default the one that was complete last before the present
-one. The operator renders it anew for the Stargate that runs, and rolls it out; flags that it has still need the
-gateways' memory. Git and the policies stay as they are, and have no effect until "kubectl routing unpin".`,
+one, waves of its flags apart. The operator renders it anew for the Stargate that runs, and rolls it out; flags that it
+has still need the gateways' memory. Git and the policies stay as they are, and have no effect until "kubectl routing unpin".`,
 		`  kubectl routing history llm -n nvcf
   kubectl routing rollback llm -n nvcf --to llm-stargate-0123456789abcdef`,
 		func(ctx context.Context, o *control, c client.WithWatch, key types.NamespacedName) error {
@@ -220,7 +220,7 @@ func choose(plane *v1alpha1.RoutingPlane, revisions []*past, to string) (target,
 		return revisions[i], current, nil
 	}
 	for _, p := range revisions {
-		if !usable(p) || p == current || p.failed != "" || p.completed.IsZero() {
+		if !usable(p) || p == current || p.failed != "" || p.completed.IsZero() || isWaveBefore(p, current) {
 			continue
 		}
 		if target == nil || p.completed.After(target.completed) {
@@ -231,6 +231,20 @@ func choose(plane *v1alpha1.RoutingPlane, revisions []*past, to string) (target,
 		return nil, nil, errors.New("no earlier revision was ever complete; name one with --to")
 	}
 	return target, current, nil
+}
+
+// isWaveBefore tells whether the revision is the present one with a part of its flags: a step on the way, to which
+// nobody wants to go back.
+func isWaveBefore(p, current *past) bool {
+	if current == nil || current.file == nil || len(p.file.Flags()) == 0 {
+		return false
+	}
+	from, err := render.FromFile(p.file)
+	if err != nil {
+		return false
+	}
+	to, err := render.FromFile(current.file)
+	return err == nil && !slices.ContainsFunc(preview.Diff(from, to), func(c preview.Change) bool { return c.Field != "lastClusterAffinity" || c.From != "" })
 }
 
 // showRollback says what going back changes in meaning.

@@ -248,7 +248,7 @@ func (r *releasing) delete(ctx context.Context, plane *v1alpha1.RoutingPlane) er
 			return true, nil
 		}
 		if err != nil {
-			return false, nil // the API server may be away for a moment
+			return false, nil //nolint:nilerr // the API server may be away for a moment
 		}
 		line := "the operator takes the plane out of its workloads"
 		if w := now.Status.Waiting; w != nil {

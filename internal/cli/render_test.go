@@ -61,7 +61,7 @@ func TestRenderShowsTheConfigMapsOfAStage(t *testing.T) {
 				t.Fatalf("got %+v", r)
 			}
 			var maps []corev1.ConfigMap
-			for _, text := range strings.Split(r.out, "---\n") {
+			for text := range strings.SplitSeq(r.out, "---\n") {
 				var cm corev1.ConfigMap
 				if err := yaml.UnmarshalStrict([]byte(text), &cm); err != nil {
 					t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 func model(queued int64, flag bool) v1alpha1.Model {
 	m := v1alpha1.Model{Name: "a", AlgorithmSettings: v1alpha1.AlgorithmSettings{Algorithm: v1alpha1.PulsarWaitAndWiden, MaxQueued: &queued}}
 	if flag {
-		m.LastClusterAffinity = ptr.To(true)
+		m.LastClusterAffinity = new(true)
 	}
 	return m
 }
@@ -74,9 +74,9 @@ func TestAModelIsWhatEveryPodRuns(t *testing.T) {
 		"the flag is on and not wanted":                   {wanted: model(1, false), template: "flagged", pods: pods("flagged"), state: v1alpha1.ModelPending},
 		"the flag is on and the entry another":            {wanted: model(2, true), template: "flagged", pods: pods("flagged"), state: v1alpha1.ModelPending, effective: true},
 		"the release does not know the flag":              {wanted: model(1, true), generation: release.V2, template: "one", pods: pods("one"), state: v1alpha1.ModelLimited},
-		"something else is being rolled out":              {wanted: model(2, false), held: ptr.To(model(1, false)), template: "one", pods: pods("one"), state: v1alpha1.ModelHeld},
-		"something else, with this model as it is wanted": {wanted: model(1, false), held: ptr.To(model(1, false)), template: "one", pods: pods("one"), state: v1alpha1.ModelProgrammed},
-		"something else, without the wanted flag":         {wanted: model(1, true), held: ptr.To(model(1, false)), template: "one", pods: pods("one"), state: v1alpha1.ModelFlagHeld},
+		"something else is being rolled out":              {wanted: model(2, false), held: new(model(1, false)), template: "one", pods: pods("one"), state: v1alpha1.ModelHeld},
+		"something else, with this model as it is wanted": {wanted: model(1, false), held: new(model(1, false)), template: "one", pods: pods("one"), state: v1alpha1.ModelProgrammed},
+		"something else, without the wanted flag":         {wanted: model(1, true), held: new(model(1, false)), template: "one", pods: pods("one"), state: v1alpha1.ModelFlagHeld},
 	} {
 		t.Run(name, func(t *testing.T) {
 			generation := test.generation
@@ -121,7 +121,7 @@ func TestAModelIsWhatEveryPodRuns(t *testing.T) {
 func TestAFlagOfARequestAlgorithmCountsLikeTheModelsOwn(t *testing.T) {
 	m := model(1, false)
 	m.RequestAlgorithms = []v1alpha1.RequestAlgorithm{{AlgorithmSettings: v1alpha1.AlgorithmSettings{
-		Algorithm: v1alpha1.WaitAndWiden, CacheAffinityBackendSelectionCount: ptr.To[int64](1), LastClusterAffinity: ptr.To(true)}}}
+		Algorithm: v1alpha1.WaitAndWiden, CacheAffinityBackendSelectionCount: ptr.To[int64](1), LastClusterAffinity: new(true)}}}
 	world := &rollout.World{
 		Config:    render.Config{Models: []v1alpha1.Model{m}},
 		Revisions: map[string]rollout.Revision{"off": {File: file(t, m, false, release.V3)}, "on": {File: file(t, m, true, release.V3)}},

@@ -32,8 +32,10 @@ type Change struct {
 // fieldAlgorithm is there in every entry, so that its absence is that of the entry.
 const fieldAlgorithm = "algorithm"
 
-// Added and Removed tell of an entry that is there on one side only.
-func (c Change) Added() bool   { return c.Field == fieldAlgorithm && c.From == "" }
+// Added tells of an entry that is there only after the change.
+func (c Change) Added() bool { return c.Field == fieldAlgorithm && c.From == "" }
+
+// Removed tells of an entry that is there only before the change.
 func (c Change) Removed() bool { return c.Field == fieldAlgorithm && c.To == "" }
 
 // Where names the place of a change.

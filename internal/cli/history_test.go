@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"testing"
+	"time"
+
+	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/lbconfig"
+	"github.com/routing-operator/routing-operator/internal/release"
+)
+
+var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+// revisionOf a file that was complete some minutes before noon; 0 is never.
+func revisionOf(t *testing.T, name, text string, minutes int) *past {
+	t.Helper()
+	file, err := lbconfig.Read([]byte(text), release.Newest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &past{name: name, artefact: "stargate", intact: true, file: file}
+	if minutes > 0 {
+		p.completed = noon.Add(-time.Duration(minutes) * time.Minute)
+	}
+	return p
+}
+
+func TestGoingBackChoosesWhatRanBeforeTheLastChange(t *testing.T) {
+	const (
+		flagged  = `{"models":{"a":{"algorithm":"pulsar-wait-and-widen","last_cluster_affinity":true},"b":{"algorithm":"pulsar-wait-and-widen","last_cluster_affinity":true}}}`
+		firstOne = `{"models":{"a":{"algorithm":"pulsar-wait-and-widen","last_cluster_affinity":true},"b":"pulsar-wait-and-widen"}}`
+		none     = `{"models":{"a":"pulsar-wait-and-widen","b":"pulsar-wait-and-widen"}}`
+		older    = `{"models":{"a":{"algorithm":"pulsar-wait-and-widen","last_cluster_affinity":true},"b":"random"}}`
+	)
+	plane := &v1alpha1.RoutingPlane{Status: v1alpha1.RoutingPlaneStatus{Stargate: &v1alpha1.WorkloadStatus{Revision: "current"}}}
+	changed := func(p *past, change func(*past)) *past {
+		change(p)
+		return p
+	}
+	for name, test := range map[string]struct {
+		revisions []*past
+		to, want  string
+	}{
+		"the one before": {[]*past{revisionOf(t, "current", none, 1), revisionOf(t, "old", older, 9), revisionOf(t, "before", `{}`, 5)}, "", "before"},
+		"a wave on the way to the present one is passed over": {
+			[]*past{revisionOf(t, "current", flagged, 1), revisionOf(t, "wave", firstOne, 2), revisionOf(t, "base", none, 5)}, "", "base"},
+		"flags of another configuration are none of its waves": {
+			[]*past{revisionOf(t, "current", flagged, 1), revisionOf(t, "older", older, 2)}, "", "older"},
+		"what never was complete, failed or was changed is passed over": {[]*past{
+			revisionOf(t, "current", none, 1), revisionOf(t, "never", `{}`, 0), revisionOf(t, "good", `{}`, 9),
+			changed(revisionOf(t, "failed", `{}`, 2), func(p *past) { p.failed = "exits" }),
+			changed(revisionOf(t, "changed", `{}`, 3), func(p *past) { p.intact = false }),
+			changed(revisionOf(t, "gateway", `{}`, 4), func(p *past) { p.artefact, p.file = "gateway", nil }),
+		}, "", "good"},
+		"the one that is named, complete or not": {[]*past{revisionOf(t, "current", none, 1), revisionOf(t, "never", `{}`, 0)}, "never", "never"},
+		"nothing to go back to":                  {[]*past{revisionOf(t, "current", none, 1)}, "", ""},
+		"a name that is none":                    {[]*past{revisionOf(t, "current", none, 1)}, "other", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target, _, err := choose(plane, test.revisions, test.to)
+			switch {
+			case test.want == "" && err == nil:
+				t.Errorf("got %s", target.name)
+			case test.want != "" && err != nil:
+				t.Error(err)
+			case test.want != "" && target.name != test.want:
+				t.Errorf("got %s, want %s", target.name, test.want)
+			}
+		})
+	}
+}
