@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -30,6 +29,7 @@ import (
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/controllers"
+	"github.com/routing-operator/routing-operator/internal/buildinfo"
 	"github.com/routing-operator/routing-operator/internal/certs"
 	"github.com/routing-operator/routing-operator/internal/index"
 	"github.com/routing-operator/routing-operator/internal/validate"
@@ -48,7 +48,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	case o.version:
-		fmt.Println(buildVersion())
+		fmt.Println(buildinfo.Version())
 		return
 	}
 	log := o.logger()
@@ -62,7 +62,7 @@ func main() {
 
 // run returns when the context is done or something without which the manager is of no use has failed.
 func run(ctx context.Context, o *options, log logr.Logger) error {
-	log.Info("Starting", "version", buildVersion())
+	log.Info("Starting", "version", buildinfo.Version())
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
@@ -179,19 +179,4 @@ func addChecks(o *options, mgr ctrl.Manager) error {
 		}
 	}
 	return mgr.AddHealthzCheck("ping", healthz.Ping)
-}
-
-// buildVersion is the module's version, or the commit where it was built from a checkout without a tag.
-func buildVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	version := info.Main.Version
-	for _, setting := range info.Settings {
-		if setting.Key == "vcs.revision" && (version == "" || version == "(devel)") {
-			version = setting.Value
-		}
-	}
-	return version + " " + info.GoVersion
 }
