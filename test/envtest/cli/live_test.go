@@ -39,7 +39,7 @@ var _ = Describe("A plan", func() {
 			}
 			Expect(json.Unmarshal([]byte(planned.out), &plan)).To(Succeed(), "%+v", planned)
 			Expect(plan.Planes).To(HaveLen(1))
-			Expect(planned.code == 1).To(Equal(plan.Planes[0].Changed))
+			Expect(planned.code).To(Equal(map[bool]int{true: 1}[plan.Planes[0].Changed]))
 			var want [2]int
 			for _, event := range plan.Planes[0].Events {
 				switch event.Workload {
