@@ -39,7 +39,7 @@ type size struct {
 // sizes by the value of the environment variable SCALE.
 var sizes = map[string]size{
 	"":     {planes: 20, policies: 100, burst: 300, movers: 2, waves: 10, idle: 10 * time.Second},
-	"full": {planes: 100, policies: 500, burst: 1000, movers: 4, waves: 30, idle: time.Minute},
+	"full": {planes: 100, policies: 500, burst: 1000, movers: 2, waves: 60, idle: time.Minute},
 }
 
 var (
