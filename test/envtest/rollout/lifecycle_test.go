@@ -54,9 +54,11 @@ var _ = Describe("The life of a plane", func() {
 	It("serves several gateways, one after the other, and turns nothing on without any", func(ctx SpecContext) {
 		s := newSite(ctx, layout{gateways: []fixtures.GatewayWorkload{{}, {Name: "second-gateway"}, {Name: "third-gateway", Replicas: ptr.To[int32](0)}}})
 		s.plane()
+		s.settled()
+		before := s.counts()
 		policy := s.policy("llama", flagged("a"))
 		s.settled(policy)
-		Expect(s.counts()).To(Equal([]int{3, 2, 2, 2}), "the router without a file, with one, with flags; each gateway before and after")
+		Expect(s.since(before)).To(Equal([]int{2, 1, 1, 1}))
 
 		By("taking the gateways out of the plane: flags go first, and then the memory of every gateway is let go")
 		change(s, s.stored(), func(p *v1alpha1.RoutingPlane) { p.Spec.Gateways = nil })
@@ -239,6 +241,7 @@ var _ = Describe("Adoption", func() {
 		DeferCleanup(stop)
 
 		policy := s.policy("llama", plain("a"))
+		s.conditioned(policy, v1alpha1.ConditionAccepted, "False", "PlaneNotFound") // and looked at
 		s.plane(func(p *v1alpha1.RoutingPlane) {
 			p.Spec.Stargate.DefaultAlgorithm = v1alpha1.Random
 			p.Spec.Stargate.RequestAlgorithms = []v1alpha1.RequestAlgorithm{{AlgorithmSettings: v1alpha1.AlgorithmSettings{Algorithm: v1alpha1.Pulsar}}}

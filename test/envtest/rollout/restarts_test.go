@@ -146,9 +146,10 @@ var _ = Describe("Restarts are counted on the real controllers", func() {
 		name := s.planted(ctx, data)
 		Eventually(s.files).Should(HaveEach(ContainSubstring(`{ "max_queued": 4`)))
 		before := s.counts()
-		s.policy("llama", plain("a"))
+		policy := s.policy("llama", plain("a"))
+		s.conditioned(policy, v1alpha1.ConditionAccepted, "False", "PlaneNotFound") // and looked at
 		s.plane()
-		s.settled()
+		s.settled(policy)
 		Expect(s.since(before)).To(Equal([]int{0, 0}))
 		plane := s.stored()
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(plane), plane)).To(Succeed())
