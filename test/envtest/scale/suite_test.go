@@ -30,16 +30,16 @@ type size struct {
 	planes, policies int
 	// burst is how many policies are applied at once to one plane.
 	burst int
-	// movers are planes that go, side by side, through waves of one model each.
-	movers, waves int
+	// waves of one model each that a plane goes through.
+	waves int
 	// idle is how long nothing may be written.
 	idle time.Duration
 }
 
 // sizes by the value of the environment variable SCALE.
 var sizes = map[string]size{
-	"":     {planes: 20, policies: 100, burst: 300, movers: 2, waves: 10, idle: 10 * time.Second},
-	"full": {planes: 100, policies: 500, burst: 1000, movers: 2, waves: 60, idle: time.Minute},
+	"":     {planes: 20, policies: 100, burst: 300, waves: 20, idle: 10 * time.Second},
+	"full": {planes: 100, policies: 500, burst: 1000, waves: 110, idle: time.Minute},
 }
 
 var (
