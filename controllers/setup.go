@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,7 +65,7 @@ func Configure(o *ctrl.Options) {
 	if o.Client.Cache == nil {
 		o.Client.Cache = &client.CacheOptions{}
 	}
-	o.Client.Cache.EnableReadYourWritesConsistency = ptr.To(len(o.Cache.DefaultNamespaces) <= 1)
+	o.Client.Cache.EnableReadYourWritesConsistency = new(len(o.Cache.DefaultNamespaces) <= 1)
 }
 
 // strip is the transform of the caches of everything that is not the operator's own kind.
@@ -118,7 +117,7 @@ func controllerOptions(workers int, o Options) controller.Options {
 	}
 	return controller.Options{
 		MaxConcurrentReconciles: workers,
-		SkipNameValidation:      ptr.To(o.SkipNameValidation),
+		SkipNameValidation:      new(o.SkipNameValidation),
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 2*time.Minute),
 	}
 }

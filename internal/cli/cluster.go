@@ -35,7 +35,7 @@ func (a *app) clusterFlags(c *cobra.Command) *clusterFlags {
 }
 
 // connect makes a client, and tells the namespace that is meant.
-func (f *clusterFlags) connect() (client.WithWatch, string, error) {
+func (f *clusterFlags) connect() (client.Client, string, error) {
 	namespace, _, err := f.flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the kubeconfig: %w", err)
@@ -46,7 +46,7 @@ func (f *clusterFlags) connect() (client.WithWatch, string, error) {
 	}
 	config.QPS, config.Burst = 50, 100
 	config.WarningHandler = rest.NewWarningWriter(f.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper()})
+	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper()})
 	if err != nil {
 		return nil, "", fmt.Errorf("making a client: %w", err)
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -11,38 +12,32 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/render"
+	"github.com/routing-operator/routing-operator/internal/revision"
 )
 
 // completionPatience is how long a shell waits for names from a cluster.
 const completionPatience = 3 * time.Second
 
+// names completes with what a function lists.
+func names(list func(context.Context, []string) []string) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(c.Context(), completionPatience)
+		defer cancel()
+		return beginningWith(prefix, list(ctx, args)), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
 // complete adds the completion of contexts and namespaces.
 func (f *clusterFlags) complete(c *cobra.Command) {
-	names := func(list func(context.Context) []string) cobra.CompletionFunc {
-		return func(c *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-			ctx, cancel := context.WithTimeout(c.Context(), completionPatience)
-			defer cancel()
-			return beginningWith(prefix, list(ctx)), cobra.ShellCompDirectiveNoFileComp
-		}
-	}
 	_ = c.RegisterFlagCompletionFunc("namespace", names(f.namespaces))
-	_ = c.RegisterFlagCompletionFunc("context", names(func(context.Context) []string {
+	_ = c.RegisterFlagCompletionFunc("context", names(func(context.Context, []string) []string {
 		raw, err := f.flags.ToRawKubeConfigLoader().RawConfig()
 		if err != nil {
 			return nil
 		}
-		var all []string
-		for name := range raw.Contexts {
-			all = append(all, name)
-		}
-		return all
+		return slices.Collect(maps.Keys(raw.Contexts))
 	}))
-	c.ValidArgsFunction = func(c *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 || c.Args == nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return names(f.planes)(c, args, prefix)
-	}
 }
 
 func beginningWith(prefix string, all []string) []string {
@@ -51,10 +46,10 @@ func beginningWith(prefix string, all []string) []string {
 	return all
 }
 
-// planes are the names of the planes in the namespace that is meant.
-func (f *clusterFlags) planes(ctx context.Context) (names []string) {
+// planes are the names of the planes in the namespace that is meant, for the one argument there is.
+func (f *clusterFlags) planes(ctx context.Context, args []string) (names []string) {
 	c, namespace, err := f.connect()
-	if err != nil {
+	if err != nil || len(args) > 0 {
 		return nil
 	}
 	var list v1alpha1.RoutingPlaneList
@@ -67,13 +62,31 @@ func (f *clusterFlags) planes(ctx context.Context) (names []string) {
 	return names
 }
 
-func (f *clusterFlags) namespaces(ctx context.Context) (names []string) {
+func (f *clusterFlags) namespaces(ctx context.Context, _ []string) (names []string) {
 	c, _, err := f.connect()
 	if err != nil {
 		return nil
 	}
 	var list corev1.NamespaceList
 	if err := c.List(ctx, &list); err != nil {
+		return nil
+	}
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names
+}
+
+// revisions are the names of the Stargate revisions of the plane that is the argument.
+func (f *clusterFlags) revisions(ctx context.Context, args []string) (names []string) {
+	c, namespace, err := f.connect()
+	if err != nil || len(args) != 1 {
+		return nil
+	}
+	labels := revision.Labels(args[0])
+	labels[revision.LabelArtefact] = render.ArtefactStargate
+	var list corev1.ConfigMapList
+	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels(labels)); err != nil {
 		return nil
 	}
 	for i := range list.Items {

@@ -29,8 +29,11 @@ type control struct {
 }
 
 // controlCommand makes a command about one plane.
-func (a *app) controlCommand(use, short, long, example string, run func(context.Context, *control, client.WithWatch, types.NamespacedName) error) *cobra.Command {
-	o := &control{app: a}
+func (a *app) controlCommand(use, short, long, example string, run func(context.Context, *control, client.Client, types.NamespacedName) error) *cobra.Command {
+	return (&control{app: a}).command(use, short, long, example, run)
+}
+
+func (o *control) command(use, short, long, example string, run func(context.Context, *control, client.Client, types.NamespacedName) error) *cobra.Command {
 	c := &cobra.Command{
 		Use: use, Short: short, Long: long, Example: example, Args: planeArgument(use),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -41,7 +44,8 @@ func (a *app) controlCommand(use, short, long, example string, run func(context.
 			return run(c.Context(), o, connection, types.NamespacedName{Namespace: namespace, Name: args[0]})
 		},
 	}
-	o.cluster = a.clusterFlags(c)
+	o.cluster = o.clusterFlags(c)
+	c.ValidArgsFunction = names(o.cluster.planes)
 	return c
 }
 
@@ -50,7 +54,7 @@ func (a *app) pauseCommand() *cobra.Command {
 		`Sets spec.rollout.paused: nothing is written to a workload any more, going back after a failure included. The status
 goes on saying what would be done. A rollout that Kubernetes has begun goes on to its end.`,
 		"  kubectl routing pause llm -n nvcf",
-		func(ctx context.Context, o *control, c client.WithWatch, key types.NamespacedName) error {
+		func(ctx context.Context, o *control, c client.Client, key types.NamespacedName) error {
 			if _, err := o.setRollout(ctx, c, key, "paused", true); err != nil {
 				return err
 			}
@@ -63,7 +67,7 @@ func (a *app) resumeCommand() *cobra.Command {
 	return a.controlCommand("resume PLANE", "Let a paused plane go on",
 		"Takes spec.rollout.paused away. What changed in the meantime goes as one rollout.",
 		"  kubectl routing resume llm -n nvcf && kubectl routing status llm -n nvcf --watch",
-		func(ctx context.Context, o *control, c client.WithWatch, key types.NamespacedName) error {
+		func(ctx context.Context, o *control, c client.Client, key types.NamespacedName) error {
 			before, err := o.setRollout(ctx, c, key, "paused", nil)
 			if err != nil {
 				return err
@@ -84,7 +88,7 @@ func (a *app) unpinCommand() *cobra.Command {
 	return a.controlCommand("unpin PLANE", "Let a plane follow its policies again",
 		"Takes spec.rollout.pin away, which rollback set. What the policies say is rolled out from then on.",
 		"  kubectl routing plan -f routing/\n  kubectl routing unpin llm -n nvcf",
-		func(ctx context.Context, o *control, c client.WithWatch, key types.NamespacedName) error {
+		func(ctx context.Context, o *control, c client.Client, key types.NamespacedName) error {
 			before, err := o.setRollout(ctx, c, key, "pin", nil)
 			if err != nil {
 				return err
@@ -103,7 +107,7 @@ func (a *app) retryCommand() *cobra.Command {
 		fmt.Sprintf(`Gives the annotation %s of the plane a new value. A change that failed is not tried again by itself until a
 policy or the plane changes: retry it when the cause was elsewhere, such as a node.`, rollout.RetryAnnotation),
 		"  kubectl routing retry llm -n nvcf",
-		func(ctx context.Context, o *control, c client.WithWatch, key types.NamespacedName) error {
+		func(ctx context.Context, o *control, c client.Client, key types.NamespacedName) error {
 			before := &v1alpha1.RoutingPlane{}
 			if err := c.Get(ctx, key, before); err != nil {
 				return notFound(key, err)

@@ -122,7 +122,7 @@ func (a *app) historyCommand() *cobra.Command {
 		`Lists what the plane's workloads were given, the newest first: the router's files and the gateways' variables, with
 what became of each. The number of unused ones that are kept is spec.revisionHistoryLimit.`,
 		"  kubectl routing history llm -n nvcf",
-		func(ctx context.Context, o *control, c client.WithWatch, key types.NamespacedName) error {
+		func(ctx context.Context, o *control, c client.Client, key types.NamespacedName) error {
 			plane := &v1alpha1.RoutingPlane{}
 			if err := c.Get(ctx, key, plane); err != nil {
 				return notFound(key, err)
@@ -152,21 +152,23 @@ what became of each. The number of unused ones that are kept is spec.revisionHis
 func (a *app) rollbackCommand() *cobra.Command {
 	var to string
 	var yes bool
-	c := a.controlCommand("rollback PLANE", "Hold an earlier revision, whatever the policies say",
+	o := &control{app: a}
+	c := o.command("rollback PLANE", "Hold an earlier revision, whatever the policies say",
 		`Sets spec.rollout.pin to an earlier Stargate revision: by default the one that was complete last before the present
 one, waves of its flags apart. The operator renders it anew for the Stargate that runs, and rolls it out; flags that it
 has still need the gateways' memory. Git and the policies stay as they are, and have no effect until "kubectl routing unpin".`,
 		`  kubectl routing history llm -n nvcf
   kubectl routing rollback llm -n nvcf --to llm-stargate-0123456789abcdef`,
-		func(ctx context.Context, o *control, c client.WithWatch, key types.NamespacedName) error {
+		func(ctx context.Context, o *control, c client.Client, key types.NamespacedName) error {
 			return o.rollback(ctx, c, key, to, yes)
 		})
 	c.Flags().StringVar(&to, "to", "", "`revision` to go back to (default: the last complete one before the present one)")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	_ = c.RegisterFlagCompletionFunc("to", names(o.cluster.revisions))
 	return c
 }
 
-func (o *control) rollback(ctx context.Context, c client.WithWatch, key types.NamespacedName, to string, yes bool) error {
+func (o *control) rollback(ctx context.Context, c client.Client, key types.NamespacedName, to string, yes bool) error {
 	plane := &v1alpha1.RoutingPlane{}
 	if err := c.Get(ctx, key, plane); err != nil {
 		return notFound(key, err)

@@ -39,7 +39,7 @@ deletionPolicy Retain, or where the arguments were moved after the plane was del
 		`  # Point the router elsewhere first
   helm upgrade llm-request-router ... --set llmRequestRouter.loadBalancer.configPath=""
   kubectl routing release llm -n nvcf`,
-		func(ctx context.Context, o *control, c client.WithWatch, key types.NamespacedName) error {
+		func(ctx context.Context, o *control, c client.Client, key types.NamespacedName) error {
 			r := &releasing{control: o, client: c, key: key, yes: yes, timeout: timeout}
 			return r.run(ctx)
 		})
@@ -51,7 +51,7 @@ deletionPolicy Retain, or where the arguments were moved after the plane was del
 // releasing is a release under way.
 type releasing struct {
 	*control
-	client  client.WithWatch
+	client  client.Client
 	key     types.NamespacedName
 	yes     bool
 	timeout time.Duration

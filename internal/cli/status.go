@@ -57,6 +57,7 @@ long. On a terminal this is a live view, elsewhere a line for each change.`,
 	c.Flags().DurationVar(&o.interval, "interval", time.Second, "`time` between two looks")
 	c.Flags().DurationVar(&o.timeout, "timeout", 0, "longest `time` to watch; 0 for no limit")
 	o.cluster = a.clusterFlags(c)
+	c.ValidArgsFunction = names(o.cluster.planes)
 	return c
 }
 

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/ptr"
 
 	"github.com/routing-operator/routing-operator/internal/workload"
 )
@@ -76,7 +75,7 @@ func TestTheHashOfWhatIsForeignKnowsNothingOfTheOperatorsFields(t *testing.T) {
 func TestAStrippedPodKeepsWhatIsReadOfIt(t *testing.T) {
 	whole := pod(t, `{phase: Running, hostIP: 10.0.0.1, conditions: [{type: Initialized, status: "True"}, {type: Ready, status: "True"}],
 	  containerStatuses: [{name: helm-nvcf-llm-request-router, imageID: long, ready: true, restartCount: 1, state: {running: {}}}]}`)
-	whole.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "d-abc", UID: "1", Controller: ptr.To(true)}}
+	whole.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "d-abc", UID: "1", Controller: new(true)}}
 	whole.Labels = map[string]string{"app": "x", appsv1.DefaultDeploymentUniqueLabelKey: "abc"}
 	whole.Annotations = map[string]string{"a": "b"}
 	stripped := strip(t, whole.DeepCopy())
@@ -100,7 +99,7 @@ func TestAStatefulSetsRevisionKeepsItsTemplateAndADaemonSetsNothing(t *testing.T
 	}
 	revisionOf := func(kind string) *appsv1.ControllerRevision {
 		return &appsv1.ControllerRevision{
-			ObjectMeta: metav1.ObjectMeta{Name: "r", OwnerReferences: []metav1.OwnerReference{{Kind: kind, UID: "1", Controller: ptr.To(true)}}},
+			ObjectMeta: metav1.ObjectMeta{Name: "r", OwnerReferences: []metav1.OwnerReference{{Kind: kind, UID: "1", Controller: new(true)}}},
 			Data:       runtime.RawExtension{Raw: raw},
 		}
 	}

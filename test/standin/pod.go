@@ -368,7 +368,7 @@ func (c *container) status(pod types.UID, ready bool) corev1.ContainerStatus {
 		status.State.Terminated = c.last
 		return status
 	default:
-		status.State.Waiting = ptr.To(c.waiting)
+		status.State.Waiting = new(c.waiting)
 	}
 	status.LastTerminationState.Terminated = c.last
 	return status
@@ -378,7 +378,7 @@ func (c *container) status(pod types.UID, ready bool) corev1.ContainerStatus {
 func (r *run) initStatuses(started bool) []corev1.ContainerStatus {
 	var all []corev1.ContainerStatus
 	for _, spec := range r.pod.Spec.InitContainers {
-		status := corev1.ContainerStatus{Name: spec.Name, Image: spec.Image, ImageID: spec.Image, Ready: started, Started: ptr.To(started)}
+		status := corev1.ContainerStatus{Name: spec.Name, Image: spec.Image, ImageID: spec.Image, Ready: started, Started: new(started)}
 		at := seconds(r.bound)
 		switch {
 		case !started:

@@ -182,6 +182,7 @@ var _ = Describe("Going back", func() {
 		Expect(history).To(MatchRegexp(second + `\s+\d+s\s+2\s+0\s+0\s+current, on 2 pods, complete \d+s ago`))
 		Expect(history).To(MatchRegexp(first + `\s+\d+s\s+1\s+0\s+0\s+complete \d+s ago`))
 
+		Expect(s.complete("rollback", "llm", "--to", first)).To(HavePrefix(first + "\n:4\n"))
 		a := s.routing("rollback", "llm")
 		Expect(a.code).To(Equal(2), "nobody is there to say yes")
 		Expect(a.err).To(ContainSubstring("- model \"k\": algorithm: pulsar-wait-and-widen"))
@@ -364,14 +365,11 @@ var _ = Describe("The plugin", func() {
 		kubectl.Env = append(kubectl.Env, "PATH="+folder+string(os.PathListSeparator)+os.Getenv("PATH"))
 		Expect(run(kubectl)).To(ContainSubstring(s.namespace + "/llm, "))
 
-		complete := func(args ...string) string {
-			words := append([]string{"__complete", args[0]}, cluster(s.namespace)...)
-			return routing(ctx, "", append(words, args[1:]...)...).out
-		}
-		Expect(complete("status", "")).To(HavePrefix("llm\nother\n:4\n"))
-		Expect(complete("status", "o")).To(HavePrefix("other\n:4\n"))
-		Expect(complete("rollback", "llm", "")).To(HavePrefix(":4\n"))
-		Expect(complete("status", "--namespace", "cli-")).To(ContainSubstring(s.namespace + "\n"))
+		Expect(s.complete("status", "")).To(HavePrefix("llm\nother\n:4\n"))
+		Expect(s.complete("status", "o")).To(HavePrefix("other\n:4\n"))
+		Expect(s.complete("rollback", "llm", "")).To(HavePrefix(":4\n"))
+		Expect(s.complete("plan", "")).To(HavePrefix(":"))
+		Expect(s.complete("status", "--namespace", "cli-")).To(ContainSubstring(s.namespace + "\n"))
 	})
 })
 

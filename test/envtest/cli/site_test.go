@@ -56,6 +56,12 @@ func (s *site) ok(args ...string) string {
 	return a.out
 }
 
+// complete is what a shell is offered for the last word of a command line.
+func (s *site) complete(command string, words ...string) string {
+	line := append([]string{"__complete", command}, cluster(s.namespace)...)
+	return routing(s.ctx, "", append(line, words...)...).out
+}
+
 // plan compares text with the live plane.
 func (s *site) plan(text string, args ...string) answer {
 	return routing(s.ctx, text, append(append([]string{"plan", "-f", "-"}, args...), append(cluster(s.namespace), generations()...)...)...)

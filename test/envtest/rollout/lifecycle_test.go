@@ -207,7 +207,7 @@ var _ = Describe("The life of a plane", func() {
 		policy := s.policy("llama", plain("a"))
 		s.settled(policy)
 		for i := range int64(5) {
-			change(s, policy, func(p *v1alpha1.RoutingPolicy) { p.Spec.Models[0].MaxQueued = ptr.To(10 + i) })
+			change(s, policy, func(p *v1alpha1.RoutingPolicy) { p.Spec.Models[0].MaxQueued = new(10 + i) })
 			s.settled(policy)
 		}
 		Eventually(func() int { return len(s.revisions()) }).Should(BeNumerically("<=", 2))

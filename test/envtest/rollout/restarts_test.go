@@ -134,7 +134,7 @@ var _ = Describe("Restarts are counted on the real controllers", func() {
 		policy := s.policy("llama", plain("a"))
 		s.settled(policy)
 		for _, queued := range []int64{7, 8, 7, 9, 7} {
-			change(s, policy, func(p *v1alpha1.RoutingPolicy) { p.Spec.Models[0].MaxQueued = ptr.To(queued) })
+			change(s, policy, func(p *v1alpha1.RoutingPolicy) { p.Spec.Models[0].MaxQueued = new(queued) })
 		}
 		s.settled(policy)
 		Expect(s.files()).To(HaveEach(ContainSubstring(`"max_queued":7`)))
@@ -169,7 +169,7 @@ func (s *site) planted(ctx context.Context, data map[string]string) string {
 			},
 			Annotations: map[string]string{"routing.nvcf.io/plane": planeName},
 		},
-		Data: data, Immutable: ptr.To(true),
+		Data: data, Immutable: new(true),
 	})).To(Succeed())
 	Eventually(func() error {
 		if err := admin.Get(ctx, client.ObjectKeyFromObject(s.router), s.router); err != nil {

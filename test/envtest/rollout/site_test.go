@@ -211,7 +211,7 @@ func plain(name string) v1alpha1.Model {
 
 func flagged(name string) v1alpha1.Model {
 	m := plain(name)
-	m.LastClusterAffinity = ptr.To(true)
+	m.LastClusterAffinity = new(true)
 	return m
 }
 
