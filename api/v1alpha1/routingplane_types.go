@@ -328,6 +328,13 @@ type RolloutSpec struct {
 	// +optional
 	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
 
+	// preflight lets one throwaway pod of Stargate's own template and image load
+	// a new file before any serving pod is replaced, so that a file that Stargate
+	// refuses costs no replica. The pod is no endpoint of any Service. Default
+	// false.
+	// +optional
+	Preflight bool `json:"preflight,omitempty"`
+
 	// pin holds the named Stargate revision whatever the policies say, until it is
 	// emptied. It is the way to roll back where Git is the source of the policies.
 	// A flag of the pinned revision still needs the gateways' memory.
