@@ -335,6 +335,12 @@ type RolloutSpec struct {
 	// +optional
 	Preflight bool `json:"preflight,omitempty"`
 
+	// analysis judges each wave of flags by Stargate's own metrics, before the
+	// next one and before the plane is Ready. A wave that fails is withdrawn as
+	// one rollout. Off where it is left out; "analysis: {}" takes the defaults.
+	// +optional
+	Analysis *RolloutAnalysis `json:"analysis,omitempty"`
+
 	// pin holds the named Stargate revision whatever the policies say, until it is
 	// emptied. It is the way to roll back where Git is the source of the policies.
 	// A flag of the pinned revision still needs the gateways' memory.
@@ -343,6 +349,75 @@ type RolloutSpec struct {
 	// +optional
 	Pin string `json:"pin,omitempty"`
 }
+
+// RolloutAnalysis is the metric gate: how a wave of flags is judged by what
+// every Stargate pod counts at /metrics of spec.stargate.metrics.port. The
+// operator must be able to reach that port of the pods. Only the models of the
+// wave count, all of them together.
+type RolloutAnalysis struct {
+	// interval is the time over which a wave is judged, from its completion on.
+	// Before a wave, server errors are counted for as long. Above 0. Default 5m.
+	// +kubebuilder:default="5m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) > duration('0s')",message="interval must be above 0, such as 10m, 1h30m or 20ms"
+	// +optional
+	Interval *metav1.Duration `json:"interval,omitempty"`
+
+	// minSamples is the least number of sessions, or requests, that a share is
+	// judged by. Default 100.
+	// +kubebuilder:default=100
+	// +kubebuilder:validation:XValidation:rule="self >= 1",message="minSamples must be 1 or more"
+	// +optional
+	MinSamples *int64 `json:"minSamples,omitempty"`
+
+	// tooFewSamples says what happens at the end of the interval if a share has
+	// fewer samples than minSamples: Continue goes on with the next wave; Hold
+	// holds it, and Ready, until there are enough. Metrics that cannot be read
+	// count as too few samples. Default Continue.
+	// +kubebuilder:default=Continue
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self in ['Continue', 'Hold']",message="must be one of: Continue, Hold"
+	// +optional
+	TooFewSamples TooFewSamples `json:"tooFewSamples,omitempty"`
+
+	// maxNewShare is the largest share of new and stale sessions among those that
+	// Stargate classified, a number in quotes from "0" to "1". A share near 1
+	// means that the gateways' hints do not arrive, and that every request loses
+	// its affinity wait. "1" switches this off, for models whose sessions rarely
+	// make a second request. Default "0.95".
+	// +kubebuilder:default="0.95"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][+-]?[0-9]+)?$') || (double(self) >= 0.0 && double(self) <= 1.0)",message="maxNewShare must be from 0 to 1"
+	// +optional
+	MaxNewShare *Decimal `json:"maxNewShare,omitempty"`
+
+	// minReturningPrimaryShare is the smallest share of returning sessions that
+	// reach their last cluster, a number in quotes from "0" to "1". A small one
+	// means that the last clusters have no room within the affinity wait. "0"
+	// switches this off. Default "0.5".
+	// +kubebuilder:default="0.5"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][+-]?[0-9]+)?$') || (double(self) >= 0.0 && double(self) <= 1.0)",message="minReturningPrimaryShare must be from 0 to 1"
+	// +optional
+	MinReturningPrimaryShare *Decimal `json:"minReturningPrimaryShare,omitempty"`
+
+	// maxServerErrorIncrease is by how much the share of requests that end in a
+	// 5xx status may be above the one before the wave, a number in quotes from "0"
+	// to "1": "0.01" lets 0.2 % become 1.2 %. "1" switches this off, and the wait
+	// before the wave with it. Default "0.01".
+	// +kubebuilder:default="0.01"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][+-]?[0-9]+)?$') || (double(self) >= 0.0 && double(self) <= 1.0)",message="maxServerErrorIncrease must be from 0 to 1"
+	// +optional
+	MaxServerErrorIncrease *Decimal `json:"maxServerErrorIncrease,omitempty"`
+}
+
+// TooFewSamples says what becomes of a wave that has too few samples.
+type TooFewSamples string
+
+// What becomes of a wave that has too few samples.
+const (
+	TooFewSamplesContinue TooFewSamples = "Continue"
+	TooFewSamplesHold     TooFewSamples = "Hold"
+)
 
 // AllowedPolicies says from which namespaces policies are taken.
 type AllowedPolicies struct {
@@ -615,6 +690,42 @@ type RevisionRecord struct {
 	// message says how it failed.
 	// +optional
 	Message string `json:"message,omitempty"`
+
+	// gate is the metric gate of a wave; unset on what is none, and where
+	// spec.rollout.analysis was unset.
+	// +optional
+	Gate *GateRecord `json:"gate,omitempty"`
+
+	// change is, in a policy's name and a hash, what the revision changed, where
+	// that was of one policy only.
+	// +optional
+	Change string `json:"change,omitempty"`
+}
+
+// GateRecord is what cannot be observed anew about the metric gate of a wave.
+type GateRecord struct {
+	// before is the revision before the wave: what the wave switched on is what is
+	// not on in it.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Before string `json:"before,omitempty"`
+
+	// requestsBefore are the requests for the wave's models that were counted
+	// before the wave.
+	// +optional
+	RequestsBefore int64 `json:"requestsBefore,omitempty"`
+
+	// serverErrorsBefore are those of requestsBefore that ended in a 5xx status.
+	// +optional
+	ServerErrorsBefore int64 `json:"serverErrorsBefore,omitempty"`
+
+	// passedAt is when the gate let the wave pass.
+	// +optional
+	PassedAt *metav1.Time `json:"passedAt,omitempty"`
+
+	// failed: the revision failed by this gate.
+	// +optional
+	Failed bool `json:"failed,omitempty"`
 }
 
 // Transition is a change of stage.

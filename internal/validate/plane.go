@@ -214,8 +214,32 @@ func checkRollout(s *v1alpha1.RolloutSpec, path *field.Path) field.ErrorList {
 	errs = append(errs, checkWaves(s.Waves, path.Child("waves"))...)
 	errs = append(errs, checkNotNegative("waveInterval", s.WaveInterval, path)...)
 	errs = append(errs, checkAbove0("progressDeadline", s.ProgressDeadline, path)...)
+	errs = append(errs, checkAnalysis(s.Analysis, path.Child("analysis"))...)
 	if s.Pin != "" {
 		errs = append(errs, checkSubdomain(s.Pin, path.Child("pin"))...)
+	}
+	return errs
+}
+
+func checkAnalysis(s *v1alpha1.RolloutAnalysis, path *field.Path) field.ErrorList {
+	if s == nil {
+		return nil
+	}
+	errs := checkAbove0("interval", s.Interval, path)
+	if n := s.MinSamples; n != nil && *n < 1 {
+		errs = append(errs, field.Invalid(path.Child("minSamples"), *n, "minSamples must be 1 or more"))
+	}
+	errs = append(errs, checkChoice(s.TooFewSamples, path.Child("tooFewSamples"), v1alpha1.TooFewSamplesContinue, v1alpha1.TooFewSamplesHold)...)
+	for _, share := range []struct {
+		name  string
+		value *v1alpha1.Decimal
+	}{
+		{"maxNewShare", s.MaxNewShare}, {"minReturningPrimaryShare", s.MinReturningPrimaryShare}, {"maxServerErrorIncrease", s.MaxServerErrorIncrease},
+	} {
+		if share.value != nil {
+			limits := Field{Name: share.name, Max: 1}
+			errs = append(errs, limits.checkValue(share.value, path)...)
+		}
 	}
 	return errs
 }

@@ -496,6 +496,7 @@ func Planes() []Case[planeSpec] {
 	list = append(list, releases()...)
 	list = append(list, durations()...)
 	list = append(list, waves()...)
+	list = append(list, analyses()...)
 	return append(list, namespaces()...)
 }
 
@@ -587,6 +588,43 @@ func durations() []Case[planeSpec] {
 				orMore("quietPeriod"), orMore("minInterval"), orMore("gatewayWarmup"), orMore("waveInterval"), above0("spec.rollout", "progressDeadline", "-1s"),
 			}},
 	}
+}
+
+func analyses() []Case[planeSpec] {
+	set := func(a v1alpha1.RolloutAnalysis) func(*planeSpec) {
+		return func(s *planeSpec) { s.Rollout.Analysis = &a }
+	}
+	shares := func(d v1alpha1.Decimal) func(*planeSpec) {
+		return set(v1alpha1.RolloutAnalysis{MaxNewShare: &d, MinReturningPrimaryShare: &d, MaxServerErrorIncrease: &d})
+	}
+	refused := func(d v1alpha1.Decimal, why func(name string) string) (errs []string) {
+		for _, name := range []string{"maxNewShare", "minReturningPrimaryShare", "maxServerErrorIncrease"} {
+			errs = append(errs, fmt.Sprintf("spec.rollout.analysis.%s: Invalid value: %q: %s", name, d, why(name)))
+		}
+		return errs
+	}
+	range01 := func(name string) string { return name + " must be from 0 to 1" }
+	list := []Case[planeSpec]{
+		{Name: "an analysis may leave everything to the defaults", Change: set(v1alpha1.RolloutAnalysis{})},
+		{Name: "an analysis may set everything", Change: set(v1alpha1.RolloutAnalysis{
+			Interval: &metav1.Duration{Duration: time.Minute}, MinSamples: new(int64(1)), TooFewSamples: v1alpha1.TooFewSamplesHold,
+			MaxNewShare: new(v1alpha1.Decimal("0.9")), MinReturningPrimaryShare: new(v1alpha1.Decimal("1e-1")), MaxServerErrorIncrease: new(v1alpha1.Decimal("0")),
+		})},
+		{Name: "an analysis over no time, of no sample and with another choice is refused",
+			Change: set(v1alpha1.RolloutAnalysis{Interval: &metav1.Duration{}, MinSamples: new(int64(0)), TooFewSamples: "Wait"}),
+			Errors: []string{
+				`spec.rollout.analysis.interval: Invalid value: "0s": interval must be above 0, such as 10m, 1h30m or 20ms`,
+				`spec.rollout.analysis.minSamples: Invalid value: 0: minSamples must be 1 or more`,
+				`spec.rollout.analysis.tooFewSamples: Invalid value: "Wait": must be one of: Continue, Hold`,
+			}},
+		{Name: "a share may be 0", Change: shares("0")},
+		{Name: "a share may be 1", Change: shares("1.0")},
+	}
+	for _, d := range []v1alpha1.Decimal{"-0.1", "1.01", "95"} {
+		list = append(list, Case[planeSpec]{Name: fmt.Sprintf("%q is no share", d), Change: shares(d), Errors: refused(d, range01)})
+	}
+	return append(list, Case[planeSpec]{Name: "a share must be a number", Change: shares("5%"),
+		Errors: refused("5%", func(string) string { return notADecimal })})
 }
 
 func waves() []Case[planeSpec] {
