@@ -101,6 +101,10 @@ func (g *gatherer) configuration() error {
 	w := &g.seen.world
 	g.seen.merged = g.merge(policies)
 	w.Config = g.seen.merged.Config
+	w.Owners = make(map[string]string, len(g.seen.merged.Owners))
+	for model, policy := range g.seen.merged.Owners {
+		w.Owners[model] = "policy " + policy.String()
+	}
 	everything, err := render.LBConfig(w.Config, render.Desired(w.Config), release.Newest)
 	if err != nil {
 		return fmt.Errorf("rendering the effective configuration: %w", err)

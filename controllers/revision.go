@@ -60,6 +60,7 @@ type record struct {
 	Failed    *metav1.MicroTime `json:"failed,omitempty"`
 	Retry     string            `json:"retry,omitempty"`
 	Message   string            `json:"message,omitempty"`
+	Change    string            `json:"change,omitempty"`
 }
 
 func encodeRecords(records map[string]rollout.Record) (string, error) {
@@ -67,7 +68,7 @@ func encodeRecords(records map[string]rollout.Record) (string, error) {
 	for key, r := range records {
 		stored[key] = record{
 			Applied: microTime(r.Applied), Completed: microTime(r.Completed), Template: r.Template,
-			Failed: microTime(r.Failed), Retry: r.Retry, Message: r.Message,
+			Failed: microTime(r.Failed), Retry: r.Retry, Message: r.Message, Change: r.Change,
 		}
 	}
 	text, err := json.Marshal(stored)
@@ -87,7 +88,7 @@ func decodeRecords(text string) map[string]rollout.Record {
 	for key, r := range stored {
 		records[key] = rollout.Record{
 			Applied: ofMicroTime(r.Applied), Completed: ofMicroTime(r.Completed), Template: r.Template,
-			Failed: ofMicroTime(r.Failed), Retry: r.Retry, Message: r.Message,
+			Failed: ofMicroTime(r.Failed), Retry: r.Retry, Message: r.Message, Change: r.Change,
 		}
 	}
 	return records

@@ -44,7 +44,7 @@ func (f *clusterFlags) connect() (client.Client, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("finding the API server: %w", err)
 	}
-	config.QPS, config.Burst = 50, 100
+	config.QPS = -1 // the API server limits by itself, and says so in words
 	config.WarningHandler = rest.NewWarningWriter(f.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
 	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper()})
 	if err != nil {

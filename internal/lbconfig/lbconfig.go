@@ -37,6 +37,29 @@ type Entry struct {
 	RequestAlgorithms map[v1alpha1.Algorithm]Entry
 }
 
+// WithoutFlags is the entry less every last_cluster_affinity that is true; one that is explicitly false is part of the
+// entry.
+func (e Entry) WithoutFlags() Entry {
+	if e.Settings[LastClusterAffinity] == true {
+		e.Settings = maps.Clone(e.Settings)
+		delete(e.Settings, LastClusterAffinity)
+	}
+	e.RequestAlgorithms = WithoutFlags(e.RequestAlgorithms)
+	return e
+}
+
+// WithoutFlags are the entries less every last_cluster_affinity that is true.
+func WithoutFlags(entries map[v1alpha1.Algorithm]Entry) map[v1alpha1.Algorithm]Entry {
+	if entries == nil {
+		return nil
+	}
+	without := make(map[v1alpha1.Algorithm]Entry, len(entries))
+	for algorithm, entry := range entries {
+		without[algorithm] = entry.WithoutFlags()
+	}
+	return without
+}
+
 // Number is a number that need not be an integer.
 type Number struct {
 	// Text as it stands in the file, in JSON's grammar.

@@ -3,13 +3,12 @@
 package outcome
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
@@ -30,9 +29,12 @@ type Judge struct {
 	limited map[string][]render.Omission
 	// flagged are the models that ask for a flag.
 	flagged sets.Set[string]
-	// flags and failure say why flags are not on, and why an earlier version is kept. They change with the state
-	// of the plane only, not with every pod: each change is a write to every policy.
-	flags, failure string
+	// flags says why flags are not on, and kept why an earlier version is kept: by model, and of all others. They
+	// change with the state of the plane only, not with every pod: each change is a write to every policy. None has
+	// a container's words, which are for the plane's namespace alone.
+	flags    string
+	kept     map[string]string
+	keptElse string
 }
 
 // New makes a judge for the observed plane and its plan.
@@ -43,7 +45,8 @@ func New(w *rollout.World, p *rollout.Plan) (*Judge, error) {
 			j.flagged.Insert(flag.Model)
 		}
 	}
-	j.flags, j.failure = reasons(p)
+	j.flags, j.keptElse = reasons(w, p)
+	j.kept = p.Held
 	generation := w.Stargate.Template.Release.Generation
 	var omitted []render.Omission
 	var err error
@@ -65,14 +68,14 @@ func New(w *rollout.World, p *rollout.Plan) (*Judge, error) {
 	return j, nil
 }
 
-func reasons(p *rollout.Plan) (flags, failure string) {
+func reasons(w *rollout.World, p *rollout.Plan) (flags, kept string) {
 	if c := meta.FindStatusCondition(p.Conditions, v1alpha1.ConditionFlagsReady); c != nil {
 		flags = c.Reason
 	}
-	if c := meta.FindStatusCondition(p.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
-		return flags, c.Message
+	if w.Plane.Pin != "" {
+		return flags, "the plane is pinned to another configuration"
 	}
-	return flags, "the plane is pinned to another configuration"
+	return flags, fmt.Sprintf("a change to plane %s/%s failed, as its status says", w.Plane.Namespace, w.Plane.Name)
 }
 
 // shared tells whether two slices are one.
@@ -124,14 +127,14 @@ func (j *Judge) Model(name string) v1alpha1.ModelStatus {
 			break
 		}
 		entry, ok := file.Models[name]
-		everywhere = everywhere && ok && lbconfig.SameEntry(withoutFlags(entry), withoutFlags(wanted))
+		everywhere = everywhere && ok && lbconfig.SameEntry(entry.WithoutFlags(), wanted.WithoutFlags())
 		flags = flags && ok && hasFlags(entry, wanted)
 	}
 	status.LastClusterAffinity = j.flagged.Has(name)
 	status.EffectiveLastClusterAffinity = status.LastClusterAffinity && flags && !j.limitsFlag(name)
 	switch {
-	case j.held != nil && !lbconfig.SameEntry(withoutFlags(j.held.Models[name]), withoutFlags(wanted)):
-		status.State, status.Message = v1alpha1.ModelHeld, "an earlier version is kept: "+j.failure
+	case j.held != nil && !lbconfig.SameEntry(j.held.Models[name].WithoutFlags(), wanted.WithoutFlags()):
+		status.State, status.Message = v1alpha1.ModelHeld, "an earlier version is kept: "+cmp.Or(j.kept[name], j.keptElse)
 	case !everywhere, !flags && !status.LastClusterAffinity:
 		status.State, status.Message = v1alpha1.ModelPending, "not yet in the file of every Stargate pod"
 	case !flags:
@@ -154,22 +157,6 @@ func limits(omitted []render.Omission) string {
 		}
 	}
 	return "left out, since the running Stargate release does not know it: " + strings.Join(fields, ", ")
-}
-
-// withoutFlags is the entry less every flag that is on; one that is explicitly off is part of the entry.
-func withoutFlags(e lbconfig.Entry) lbconfig.Entry {
-	if e.Settings[lbconfig.LastClusterAffinity] == true {
-		e.Settings = maps.Clone(e.Settings)
-		delete(e.Settings, lbconfig.LastClusterAffinity)
-	}
-	if e.RequestAlgorithms != nil {
-		nested := make(map[v1alpha1.Algorithm]lbconfig.Entry, len(e.RequestAlgorithms))
-		for algorithm, entry := range e.RequestAlgorithms {
-			nested[algorithm] = withoutFlags(entry)
-		}
-		e.RequestAlgorithms = nested
-	}
-	return e
 }
 
 // hasFlags tells whether every flag of wanted is on in the entry, and no other.

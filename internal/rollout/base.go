@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
@@ -38,6 +39,11 @@ func (p *pass) base() (bool, error) {
 	}
 	if revision := p.w.Revisions[name]; current == name && revision.Intact && !revision.Deleting && sg.Managed {
 		return p.inProgress(sg), nil
+	}
+	if record, failed := p.failed(name, sg); failed && p.w.Plane.Deleted.IsZero() {
+		p.held = &failure{revision: name, workload: sg, record: record}
+		p.stall(&p.stargate, ReasonRevisionFailed, p.heldMessage())
+		return true, nil
 	}
 	return true, p.rollBase(name, rendered, keep)
 }
@@ -88,21 +94,21 @@ func (p *pass) rollBase(name string, rendered render.Rendered, keep render.Flags
 
 	// Waiting cannot help a template that has no file that its Stargate would take, nor pods that exit, and
 	// a withdrawal does not wait for what it withdraws.
+	wave := 0
+	if keep.Len() > 0 {
+		wave = p.w.Revisions[sg.Template.Revision].Wave
+	}
 	unreadable := sg.Template.ReadsFile && !p.readable(sg.Template.Revision)
 	urgent := unreadable || withdrawn || sg.crash() != nil
 	gates := []func() *reason{func() *reason { return p.mayRoll(sg, urgent) }}
 	if !urgent {
-		gates = append(gates, p.quiet, p.interval)
+		gates = append(gates, p.quiet, p.interval, func() *reason { return p.preflight(name, stargateData(rendered), wave) })
 	}
 	why := p.baseReason(withdrawn, unreadable)
 	if r := first(gates...); r != nil {
 		p.stargate = verdict{reason: r.reason, message: fmt.Sprintf("%s (%s) waits: %s", why, name, r.message)}
 		p.waitFor(r, why)
 		return nil
-	}
-	wave := 0
-	if keep.Len() > 0 {
-		wave = p.w.Revisions[sg.Template.Revision].Wave
 	}
 	p.apply(sg, render.ArtefactStargate, name, stargateData(rendered), wave, fmt.Sprintf("%s: %s %s gets %s", why, sg.Kind, sg.Name, name))
 	p.stargate = verdict{reason: ReasonRollingOut, message: fmt.Sprintf("%s %s gets %s", sg.Kind, sg.Name, name)}
@@ -111,17 +117,20 @@ func (p *pass) rollBase(name string, rendered render.Rendered, keep render.Flags
 }
 
 func (p *pass) baseReason(withdrawn, unreadable bool) string {
-	switch {
-	case p.held != nil:
+	sg := &p.w.Stargate
+	switch _, back := p.failed(sg.Template.Revision, sg); {
+	case back:
 		return "going back to the last good configuration"
+	case len(p.trying) > 0:
+		return "trying apart what failed together: " + strings.Join(p.trying, ", ")
 	case withdrawn:
 		return "withdrawing flags"
-	case p.w.Stargate.Template.Revision == "" && p.w.Stargate.Managed:
+	case sg.Template.Revision == "" && sg.Managed:
 		return "putting back what was taken out"
-	case p.w.Stargate.Template.Revision == "":
+	case sg.Template.Revision == "":
 		return "first configuration"
 	case unreadable:
-		return "the present file would be refused by Stargate " + p.w.Stargate.Release().Version
+		return "the present file would be refused by Stargate " + sg.Release().Version
 	default:
 		return "new configuration"
 	}

@@ -72,7 +72,8 @@ func (p *pass) waves() (bool, error) {
 		return p.notBefore(p.completedAt(sg).Add(p.w.Plane.WaveInterval), ReasonWaveInterval, fmt.Sprintf("spec.rollout.waveInterval since wave %d", done))
 	}
 	what := fmt.Sprintf("wave %d: lastClusterAffinity of %s", done+1, unitNames(wave))
-	if r := first(func() *reason { return p.mayRoll(sg, false) }, pause, p.interval); r != nil {
+	preflight := func() *reason { return p.preflight(name, stargateData(rendered), done+1) }
+	if r := first(func() *reason { return p.mayRoll(sg, false) }, pause, p.interval, preflight); r != nil {
 		p.flags = verdict{reason: r.reason, message: fmt.Sprintf("%s waits: %s", what, r.message)}
 		p.waitFor(r, what)
 		return true, nil

@@ -25,6 +25,11 @@ const (
 	StepRecord StepKind = "Record"
 	// StepDeletePod deletes one pod, guarded by uid and resourceVersion.
 	StepDeletePod StepKind = "DeletePod"
+	// StepPreflight makes the preflight pod that loads the revision, of the workload's template, guarded by the
+	// workload's resourceVersion.
+	StepPreflight StepKind = "Preflight"
+	// StepDeletePreflight deletes a preflight pod, guarded by uid.
+	StepDeletePreflight StepKind = "DeletePreflight"
 	// StepDeleteRevision deletes an unused revision, guarded by resourceVersion.
 	StepDeleteRevision StepKind = "DeleteRevision"
 	// StepRemoveFinalizer lets the plane go.
@@ -34,9 +39,9 @@ const (
 // Step is one change to the cluster. Steps are done in order; the first that fails ends the pass.
 type Step struct {
 	Kind StepKind
-	// Workload that the step is about, for Apply, LetGo, Record and DeletePod.
+	// Workload that the step is about, for Apply, LetGo, Record, DeletePod and Preflight.
 	Workload *Workload
-	// Revision to create, apply, record on or delete: its name.
+	// Revision to create, apply, load, record on or delete: its name.
 	Revision string
 	// Artefact, Data and Wave of a revision to create.
 	Artefact string
@@ -73,6 +78,8 @@ type Plan struct {
 	Warnings []string
 	// Config that is being rolled out: the effective one, or that of the pin.
 	Config render.Config
+	// Held says, by model, why it is kept as it was last good; nil where nothing is.
+	Held map[string]string
 	// Omitted are the fields that the Stargate release does not know.
 	Omitted []render.Omission
 	// Target is the Stargate revision that the present stage works towards.

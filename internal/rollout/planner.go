@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/lbconfig"
 	"github.com/routing-operator/routing-operator/internal/release"
@@ -18,10 +20,11 @@ import (
 func Make(w *World) (*Plan, error) {
 	world := *w
 	world.Revisions = maps.Clone(w.Revisions) // what the pass records is seen by the rest of the pass only
-	p := &pass{w: &world, plan: &Plan{Stage: v1alpha1.StageSettled, Config: w.Config}}
+	p := &pass{w: &world, consulted: sets.New[string](), plan: &Plan{Stage: v1alpha1.StageSettled, Config: w.Config}}
 	if err := p.run(); err != nil {
 		return nil, fmt.Errorf("plan %s/%s: %w", w.Plane.Namespace, w.Plane.Name, err)
 	}
+	p.tidyPreflights()
 	p.finish()
 	return p.plan, nil
 }
@@ -38,8 +41,17 @@ type pass struct {
 	// last is what was rendered last of the configuration: the stages mostly ask for the same.
 	last *file
 
-	// held is the failure that keeps the wanted configuration, or the next wave, from being rolled out.
-	held *failure
+	// held is the failure that keeps the wanted configuration, or the next wave, from being rolled out. guilty are
+	// the owners of the changes that are to blame, as far as they are known, and trying those of the ones that are
+	// tried next.
+	held           *failure
+	guilty, trying []string
+	// consulted are the failed revisions that the choice went by.
+	consulted sets.Set[string]
+
+	// asked are the preflight pods that are waited for, and unasked says why what is given was not loaded by one.
+	asked   []string
+	unasked string
 
 	stargate, gateway, flags verdict
 	stalled                  *reason
@@ -153,24 +165,7 @@ func (p *pass) choose() (bool, error) {
 		p.note("pinned to %s", pin)
 	}
 	p.adopt(config)
-
-	target, _, err := p.render(p.desired.Intersection(p.on))
-	if err != nil {
-		return true, err
-	}
-	record, failed := p.failed(target, &p.w.Stargate)
-	if !failed {
-		return false, nil
-	}
-	p.held = &failure{target, &p.w.Stargate, record}
-	good := p.lastGood(&p.w.Stargate)
-	if good == nil {
-		return false, nil
-	}
-	p.note("%s failed; holding the configuration of %s", target, good.Name)
-	config, err = render.FromFile(good.File)
-	p.adopt(config)
-	return false, err
+	return p.hold()
 }
 
 // adopt makes the configuration the one that the pass works towards.
@@ -243,6 +238,10 @@ func (p *pass) sameMeaning(revision string, rendered render.Rendered) bool {
 func (p *pass) apply(w *Workload, artefact, name string, data map[string]string, wave int, why string) {
 	record := p.recordOf(name, w)
 	record = Record{Applied: p.w.Now, Completed: record.Completed, Template: record.Template}
+	if artefact == render.ArtefactStargate {
+		record.Change = p.soleChange(data)
+	}
+	why += p.unasked
 	p.step(Step{Kind: StepEnsureRevision, Workload: w, Revision: name, Artefact: artefact, Data: data, Wave: wave, Record: record, Why: why})
 	p.keep(name, w, record)
 	p.step(Step{Kind: StepApply, Workload: w, Revision: name, Artefact: artefact, Force: w.Managed, Why: why})

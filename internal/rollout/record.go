@@ -33,6 +33,7 @@ func (p *pass) recordOf(revision string, w *Workload) Record {
 		if r.FailedAt != nil && (record.Failed.IsZero() || r.FailedAt.Time.Before(record.Failed)) {
 			record.Failed, record.Retry, record.Message = r.FailedAt.Time, r.Retry, r.Message
 		}
+		record.Change = cmp.Or(record.Change, r.Change)
 	}
 	return record
 }
@@ -104,6 +105,7 @@ func (p *pass) record() {
 			}
 		}
 	}
+	p.recordPreflights()
 }
 
 // evidence says how the operator's change to the workload failed, or nothing where there is only a reason to
@@ -156,7 +158,7 @@ func (p *pass) write(revision string, w *Workload, record Record, why string) {
 func (p *pass) keep(revision string, w *Workload, record Record) {
 	entry := v1alpha1.RevisionRecord{
 		Workload: w.Key(), Revision: revision, Template: record.Template,
-		AppliedAt: optionalTime(record.Applied), CompletedAt: optionalTime(record.Completed), FailedAt: optionalTime(record.Failed), Retry: record.Retry, Message: record.Message,
+		AppliedAt: optionalTime(record.Applied), CompletedAt: optionalTime(record.Completed), FailedAt: optionalTime(record.Failed), Retry: record.Retry, Message: record.Message, Change: record.Change,
 	}
 	p.plan.Records = slices.DeleteFunc(p.plan.Records, func(r v1alpha1.RevisionRecord) bool {
 		return r.Revision == revision && r.Workload == entry.Workload

@@ -36,7 +36,7 @@ func (p *pass) deleteRevisions(limit int) {
 // used are the revisions that a template or a pod names, those that the plane's spec names, and those that the
 // operator would go back to.
 func (p *pass) used() sets.Set[string] {
-	used := sets.New(p.w.Plane.Pin, p.plan.Target)
+	used := sets.New(p.w.Plane.Pin, p.plan.Target).Union(p.consulted)
 	if p.held != nil {
 		used.Insert(p.held.revision) // with it would go the memory of its failure
 	}

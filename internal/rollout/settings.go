@@ -35,6 +35,7 @@ func Settings(plane *v1alpha1.RoutingPlane) Plane {
 		Waves:            spec.Rollout.Waves,
 		WaveInterval:     duration(spec.Rollout.WaveInterval, 5*time.Minute),
 		ProgressDeadline: duration(spec.Rollout.ProgressDeadline, 15*time.Minute),
+		Preflight:        spec.Rollout.Preflight,
 		DeletionPolicy:   cmp.Or(spec.DeletionPolicy, v1alpha1.DeletionUnwind),
 		HistoryLimit:     int(ptr.Deref(spec.RevisionHistoryLimit, 10)),
 		ConfigPath:       cmp.Or(spec.Stargate.ConfigPath, defaultConfigPath),

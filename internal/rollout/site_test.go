@@ -34,6 +34,10 @@ type site struct {
 	log       []string
 	// refuses tells whether a Stargate pod exits on the file of the revision, beyond what the strict reader says.
 	refuses func(revision Revision) bool
+	// mountFails: a Stargate pod exits wherever the operator's file is mounted, read or not.
+	mountFails bool
+	// owners of the models.
+	owners map[string]string
 	// bad is a model whose flag makes Stargate exit.
 	bad string
 	// failures are the revisions that failed, with the retry value of the time: what I5 forbids to try again.
@@ -159,6 +163,9 @@ func (s *site) memory(t template) Memory {
 
 // starts tells whether a pod of the template gets as far as being ready.
 func (s *site) starts(w *workload, t template) bool {
+	if w == s.stargate && s.mountFails && t.revision != "" {
+		return false
+	}
 	if w != s.stargate || t.path != configPath {
 		return true
 	}
@@ -228,7 +235,7 @@ func (w *workload) victim(live, updated, unready, surge int) *pod {
 
 // world is what the planner sees.
 func (s *site) world() *World {
-	w := &World{Now: s.now, Plane: s.plane, Config: s.config, ConfigChanged: s.changed, ConfigChanging: s.burst,
+	w := &World{Now: s.now, Plane: s.plane, Config: s.config, Owners: s.owners, ConfigChanged: s.changed, ConfigChanging: s.burst,
 		Stargate: s.observe(s.stargate), Revisions: maps.Clone(s.revisions)}
 	for _, g := range s.gateways {
 		w.Gateways = append(w.Gateways, s.observe(g))

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,7 @@ const (
 	ReasonRollingOut         = "RollingOut"
 	ReasonQuietPeriod        = "QuietPeriod"
 	ReasonMinInterval        = "MinInterval"
+	ReasonPreflight          = "Preflight"
 	ReasonWarmup             = "Warmup"
 	ReasonWaveInterval       = "WaveInterval"
 	ReasonPaused             = "Paused"
@@ -63,14 +65,18 @@ func (p *pass) stall(v *verdict, why, message string) {
 }
 
 func (p *pass) heldMessage() string {
-	return fmt.Sprintf("%s failed on %s %s: %s; it is not tried again until a policy or the plane changes, or the plane's annotation %s gets a new value",
-		p.held.revision, p.held.workload.Kind, p.held.workload.Name, p.held.record.Message, RetryAnnotation)
+	blame := ""
+	if len(p.guilty) > 0 {
+		blame = fmt.Sprintf("what %s changes is held at its last good version: ", strings.Join(p.guilty, ", "))
+	}
+	return fmt.Sprintf("%s%s failed on %s %s: %s; it is not tried again until a policy or the plane changes, or the plane's annotation %s gets a new value",
+		blame, p.held.revision, p.held.workload.Kind, p.held.workload.Name, p.held.record.Message, RetryAnnotation)
 }
 
 // finish fills in what the stages left open and composes the conditions.
 func (p *pass) finish() {
 	p.countFlags()
-	if p.held != nil && p.stalled == nil {
+	if p.held != nil && len(p.trying) == 0 && p.stalled == nil {
 		p.stalled = &reason{reason: ReasonRevisionFailed, message: p.heldMessage()}
 	}
 	if p.stargate == (verdict{}) {
@@ -114,6 +120,9 @@ func (p *pass) summary() {
 		busy.reason, busy.message = p.stalled.reason, ""
 	case p.waitReason != "":
 		message := fmt.Sprintf("%s: waiting for: %s", p.plan.Stage, p.plan.Waiting.For)
+		if p.held != nil {
+			message += fmt.Sprintf("; %s failed (%s), and what it changed is tried apart", p.held.revision, p.held.record.Message)
+		}
 		ready = verdict{reason: p.waitReason, message: message}
 		busy = verdict{ok: true, reason: p.waitReason, message: message}
 	case !p.flags.ok:

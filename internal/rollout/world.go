@@ -23,6 +23,9 @@ type World struct {
 	// Config is the effective configuration: the merge of the accepted policies.
 	Config render.Config
 
+	// Owners says in a person's words whose each model is: "policy nvcf/llama".
+	Owners map[string]string
+
 	// ConfigChanged is when this process last saw Config change, and ConfigChanging when the burst of changes
 	// that it belongs to began. Both are zero where no change was seen.
 	ConfigChanged, ConfigChanging time.Time
@@ -38,6 +41,9 @@ type World struct {
 
 	// Revisions of this plane that exist, by name.
 	Revisions map[string]Revision
+
+	// Preflight pods of this plane.
+	Preflight Preflight
 }
 
 // Plane is the plane's identity and settings, with every default filled in.
@@ -58,6 +64,7 @@ type Plane struct {
 	Waves            []intstr.IntOrString
 	WaveInterval     time.Duration
 	ProgressDeadline time.Duration
+	Preflight        bool
 	DeletionPolicy   v1alpha1.DeletionPolicy
 	HistoryLimit     int
 
@@ -114,6 +121,9 @@ type Record struct {
 	Retry string
 	// Message says how it failed.
 	Message string
+	// Change is the key of the one change that the revision made to the last good configuration; empty where it
+	// made several.
+	Change string
 }
 
 // complete tells whether the workload got all the way onto the revision since it was last given it.

@@ -368,7 +368,6 @@ var _ = Describe("The plugin", func() {
 		Expect(s.complete("status", "")).To(HavePrefix("llm\nother\n:4\n"))
 		Expect(s.complete("status", "o")).To(HavePrefix("other\n:4\n"))
 		Expect(s.complete("rollback", "llm", "")).To(HavePrefix(":4\n"))
-		Expect(s.complete("plan", "")).To(HavePrefix(":"))
 		Expect(s.complete("status", "--namespace", "cli-")).To(ContainSubstring(s.namespace + "\n"))
 	})
 })

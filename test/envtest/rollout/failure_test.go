@@ -37,4 +37,45 @@ var _ = Describe("A file that Stargate refuses", func() {
 		s.conditioned(policy, v1alpha1.ConditionReady, "True", "Programmed")
 		s.conditioned(s.stored(), v1alpha1.ConditionReady, "True", rollout.ReasonSettled)
 	})
+
+	It("is put down to one policy of several, and the changes of the others get through", func(ctx SpecContext) {
+		const image = "registry.example.com/nvcf/llm-request-router:main"
+		s := newSite(ctx, layout{router: fixtures.Stargate{Image: image}})
+		s.plane(func(p *v1alpha1.RoutingPlane) {
+			p.Spec.Stargate.Releases = []v1alpha1.ReleaseOverride{{Image: image, Version: "V3"}}
+		})
+		policies := []*v1alpha1.RoutingPolicy{s.policy("one", plain("a")), s.policy("two", plain("b")), s.policy("three", plain("c"))}
+		s.settled(policies...)
+		s.unwatched()
+		change(s, s.stored(), func(p *v1alpha1.RoutingPlane) { p.Spec.Rollout.Paused = true })
+		for _, policy := range policies {
+			change(s, policy, func(p *v1alpha1.RoutingPolicy) { p.Spec.Models[0].MaxQueued = new(int64(9)) })
+		}
+		change(s, policies[1], func(p *v1alpha1.RoutingPolicy) { p.Spec.Models[0].FallbackMaxQueued = new(int64(3)) })
+		change(s, s.stored(), func(p *v1alpha1.RoutingPlane) { p.Spec.Rollout.Paused = false })
+
+		s.conditioned(policies[0], v1alpha1.ConditionReady, "True", "Programmed")
+		s.conditioned(policies[2], v1alpha1.ConditionReady, "True", "Programmed")
+		plane := s.stored()
+		s.conditioned(plane, v1alpha1.ConditionStalled, "True", rollout.ReasonRevisionFailed)
+		Expect(plane.Status.Conditions).To(ContainElement(And(HaveField("Type", v1alpha1.ConditionStalled), HaveField("Message", And(
+			ContainSubstring("what policy "+s.namespace+"/two changes is held"), ContainSubstring("fallback_max_queued"))))))
+		s.conditioned(policies[1], v1alpha1.ConditionProgrammed, "False", "EarlierVersionKept")
+		Eventually(func(g Gomega) {
+			held := &v1alpha1.RoutingPolicy{}
+			g.Expect(admin.Get(ctx, s.key("two"), held)).To(Succeed())
+			g.Expect(held.Status.Models).To(ConsistOf(And(HaveField("State", v1alpha1.ModelHeld),
+				HaveField("Message", And(ContainSubstring("did not start with the change"), Not(ContainSubstring("fallback_max_queued")))))))
+		}).Should(Succeed())
+
+		By("changing another policy, which the held one does not hold up")
+		change(s, policies[0], func(p *v1alpha1.RoutingPolicy) { p.Spec.Models[0].MaxQueued = new(int64(11)) })
+		before := s.counts()
+		s.conditioned(policies[0], v1alpha1.ConditionReady, "True", "Programmed")
+		Expect(s.since(before)[0]).To(BeNumerically("<=", 1), "the guilty is not tried with it")
+
+		By("mending the policy")
+		change(s, policies[1], func(p *v1alpha1.RoutingPolicy) { p.Spec.Models[0].FallbackMaxQueued = nil })
+		s.settled(policies...)
+	})
 })
