@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// Subject is whose sessions are classified by a flag: those of a model with an algorithm. An empty Model stands for
-// every model, as for a flag of the plane's own request algorithms.
+// Subject is whose sessions are classified by a flag: those of a model, or, by a flag of the plane's own request
+// algorithms, of every model, with an algorithm.
 type Subject struct {
+	Every            bool
 	Model, Algorithm string
 }
 
@@ -81,6 +82,7 @@ func (f *Figures) Unreadable() string {
 type Window struct {
 	subjects map[Subject]bool
 	models   map[string]bool
+	every    bool
 	figures  Figures
 	pods     map[string]Sample
 }
@@ -89,7 +91,9 @@ type Window struct {
 func NewWindow(subjects []Subject) *Window {
 	w := &Window{subjects: map[Subject]bool{}, models: map[string]bool{}, pods: map[string]Sample{}}
 	for _, subject := range subjects {
-		w.subjects[subject], w.models[subject.Model] = true, true
+		w.subjects[subject] = true
+		w.models[subject.Model] = w.models[subject.Model] || !subject.Every
+		w.every = w.every || subject.Every
 	}
 	return w
 }
@@ -98,9 +102,9 @@ func NewWindow(subjects []Subject) *Window {
 // whatever theirs was.
 func (w *Window) Concerns(s *Series) bool {
 	if s.isRequests() {
-		return w.models[s.Model] || w.models[""]
+		return w.every || w.models[s.Model]
 	}
-	return w.subjects[Subject{s.Model, s.Algorithm}] || w.subjects[Subject{"", s.Algorithm}]
+	return w.subjects[Subject{Model: s.Model, Algorithm: s.Algorithm}] || w.subjects[Subject{Every: true, Algorithm: s.Algorithm}]
 }
 
 // Look adds what was counted since the last look. A counter that fell began anew at 0, and so did one that was not there

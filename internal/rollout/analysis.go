@@ -2,9 +2,8 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/analysis"
@@ -80,6 +79,7 @@ func (p *pass) judge() (bool, error) {
 		return false, nil
 	}
 
+	p.plan.Sampling = nil
 	verdict := settings.Judge(analysis.Counts{Requests: float64(record.Gate.Requests), Errors: float64(record.Gate.Errors)}, &figures)
 	gate := *record.Gate
 	switch {
@@ -91,7 +91,7 @@ func (p *pass) judge() (bool, error) {
 		p.write(name, sg, record, fmt.Sprintf("%s failed on %s %s: %s", name, sg.Kind, sg.Name, record.Message))
 	case verdict.Outcome == analysis.TooFew && settings.Hold:
 		p.judging = &reason{reason: ReasonAnalysis, message: fmt.Sprintf("the metrics of %s: too few samples, and spec.rollout.analysis.tooFewSamples is Hold", what)}
-		p.scarce = verdict.Figures
+		p.scarce, p.plan.Sampling = verdict.Figures, []Sampling{sampling}
 	default:
 		gate.Passed = p.w.Now
 		record.Gate = &gate
@@ -135,7 +135,7 @@ func (p *pass) undecided() *reason {
 }
 
 // beforeWave counts the server errors before a wave, for as long as they are counted after it.
-func (p *pass) beforeWave(wave []render.Unit, revision string) *reason {
+func (p *pass) beforeWave(next *wave) *reason {
 	settings := p.w.Plane.Analysis
 	if settings == nil {
 		return nil
@@ -144,7 +144,7 @@ func (p *pass) beforeWave(wave []render.Unit, revision string) *reason {
 	if !settings.CountsErrors() || p.w.Plane.Paused {
 		return nil
 	}
-	figures := p.follow(Sampling{Key: "before " + revision, Subjects: subjects(render.OfUnits(p.desired, wave...), nil)})
+	figures := p.follow(Sampling{Key: "before " + next.name, Subjects: subjects(render.OfUnits(p.desired, next.units...), nil)})
 	p.next.Requests, p.next.Errors = int64(figures.Counts.Requests), int64(figures.Counts.Errors)
 	return p.notBefore(figures.Since.Add(settings.Interval), ReasonAnalysis, "the server errors before the wave, over spec.rollout.analysis.interval")
 }
@@ -171,7 +171,10 @@ func (p *pass) follow(s Sampling) analysis.Figures {
 		return analysis.Figures{Since: p.w.Now}
 	}
 	if unreadable := figures.Unreadable(); unreadable != "" {
-		p.warn(unreadable + "; the metric gate counts without them (the operator reads the port spec.stargate.metrics.port of each pod: let NetworkPolicies allow that)")
+		warning := unreadable + "; the metric gate counts without them (the operator reads port spec.stargate.metrics.port of each Stargate pod: NetworkPolicies have to allow it)"
+		if !slices.Contains(p.plan.Warnings, warning) {
+			p.plan.Warnings = append(p.plan.Warnings, warning)
+		}
 	}
 	return figures
 }
@@ -179,7 +182,7 @@ func (p *pass) follow(s Sampling) analysis.Figures {
 // subjects of flags: of a model's own flag the algorithm is in the file.
 func subjects(flags render.Flags, file *lbconfig.File) (list []analysis.Subject) {
 	for _, flag := range render.SortFlags(flags) {
-		subject := analysis.Subject{Model: flag.Model, Algorithm: string(flag.RequestAlgorithm)}
+		subject := analysis.Subject{Every: flag.Plane, Model: flag.Model, Algorithm: string(flag.RequestAlgorithm)}
 		if subject.Algorithm == "" && file != nil {
 			subject.Algorithm = string(file.Models[flag.Model].Algorithm)
 		}
@@ -208,5 +211,3 @@ func (g *Gate) status() *v1alpha1.GateRecord {
 		Before: g.Before, RequestsBefore: g.Requests, ServerErrorsBefore: g.Errors, PassedAt: optionalTime(g.Passed), Failed: g.Failed,
 	}
 }
-
-var _ = metav1.Time{}

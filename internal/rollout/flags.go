@@ -34,6 +34,11 @@ func (p *pass) warmup() (bool, error) {
 	}
 	if r := p.notBefore(warm, ReasonWarmup, "the gateways' memory to fill"); r != nil {
 		p.plan.Stage = v1alpha1.StageWarmup
+		next, err := p.nextWave()
+		if err != nil {
+			return true, err
+		}
+		p.beforeWave(&next) // counted meanwhile
 		p.flags = verdict{reason: r.reason, message: fmt.Sprintf("%d units of flags wait until the gateways' memory is warm", len(p.pending()))}
 		p.wait(r.reason, r.message, r.until)
 		return true, nil
@@ -46,23 +51,26 @@ func (p *pass) waves() (bool, error) {
 	pending := p.pending()
 	if len(pending) == 0 || p.limit() != nil {
 		p.plan.Stage = v1alpha1.StageSettled
-		return false, nil
+		return p.judged(), nil
 	}
 	sg := &p.w.Stargate
 	p.plan.Stage = v1alpha1.StageFlags
-	done := p.w.Revisions[sg.Template.Revision].Wave
-	if p.on.Len() == 0 {
-		done = 0
-	}
-	wave := pending[:waveSize(p.w.Plane.Waves, done, len(pending))]
-	on := p.on.Intersection(p.desired).Union(render.OfUnits(p.desired, wave...))
-	name, rendered, err := p.render(on)
+	next, err := p.nextWave()
 	if err != nil {
 		return true, err
 	}
-	if record, failed := p.failed(name, sg); failed {
+	name, rendered, done := next.name, next.rendered, next.done
+	record, failed := p.failed(name, sg)
+	var before *reason
+	if !failed {
+		before = p.beforeWave(&next)
+	}
+	if p.judged() {
+		return true, nil
+	}
+	if failed {
 		p.held = &failure{name, sg, record}
-		p.stall(&p.flags, ReasonRevisionFailed, p.heldMessage())
+		p.stall(&p.flags, record.failureReason(), p.heldMessage())
 		return true, nil
 	}
 	pause := func() *reason {
@@ -71,9 +79,10 @@ func (p *pass) waves() (bool, error) {
 		}
 		return p.notBefore(p.completedAt(sg).Add(p.w.Plane.WaveInterval), ReasonWaveInterval, fmt.Sprintf("spec.rollout.waveInterval since wave %d", done))
 	}
-	what := fmt.Sprintf("wave %d: lastClusterAffinity of %s", done+1, unitNames(wave))
+	what := fmt.Sprintf("wave %d: lastClusterAffinity of %s", done+1, unitNames(next.units))
+	counted := func() *reason { return before }
 	preflight := func() *reason { return p.preflight(name, stargateData(rendered), done+1) }
-	if r := first(func() *reason { return p.mayRoll(sg, false) }, pause, p.interval, preflight); r != nil {
+	if r := first(func() *reason { return p.mayRoll(sg, false) }, pause, p.interval, counted, preflight); r != nil {
 		p.flags = verdict{reason: r.reason, message: fmt.Sprintf("%s waits: %s", what, r.message)}
 		p.waitFor(r, what)
 		return true, nil
@@ -83,6 +92,26 @@ func (p *pass) waves() (bool, error) {
 	p.flags = verdict{reason: ReasonRollingOut, message: what}
 	p.wait(ReasonRollingOut, fmt.Sprintf("%s %s gets %s", sg.Kind, sg.Name, name), time.Time{})
 	return true, nil
+}
+
+// wave of flags that is the next one.
+type wave struct {
+	units []render.Unit
+	// done is the number of waves before it.
+	done int
+	// name of the revision that brings it, and its file.
+	name     string
+	rendered render.Rendered
+}
+
+func (p *pass) nextWave() (next wave, err error) {
+	pending := p.pending()
+	if p.on.Len() > 0 {
+		next.done = p.w.Revisions[p.w.Stargate.Template.Revision].Wave
+	}
+	next.units = pending[:waveSize(p.w.Plane.Waves, next.done, len(pending))]
+	next.name, next.rendered, err = p.render(p.on.Intersection(p.desired).Union(render.OfUnits(p.desired, next.units...)))
+	return next, err
 }
 
 // waveSize is the number of units in the wave after done waves: the entry of waves, the last one repeating; a

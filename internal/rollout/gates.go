@@ -3,7 +3,10 @@ package rollout
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/routing-operator/routing-operator/internal/release"
 )
@@ -121,8 +124,14 @@ func (p *pass) mayRoll(w *Workload, urgent bool) *reason {
 	if p.w.Plane.Paused {
 		return &reason{reason: ReasonPaused, message: "spec.rollout.paused is set; nothing is changed until it is unset"}
 	}
+	if r := p.undecided(); r != nil && !urgent {
+		return r
+	}
 	if w.Hold != "" {
 		return &reason{reason: ReasonWorkloadHeld, message: fmt.Sprintf("%s %s %s; the operator waits until a new template would be rolled out", w.Kind, w.Name, w.Hold)}
+	}
+	if r := p.contested(w); r != nil {
+		return r
 	}
 	for _, other := range p.workloads() {
 		if other.Key() == w.Key() {
@@ -136,6 +145,40 @@ func (p *pass) mayRoll(w *Workload, urgent bool) *reason {
 		}
 	}
 	return nil
+}
+
+// How long a manager that keeps changing the operator's fields is given way to, after how many takings.
+const (
+	takingsBorne  = 3
+	shortestTruce = 5 * time.Minute
+	longestTruce  = time.Hour
+)
+
+// contested is the gate that keeps the operator from fighting with another manager: a change each would be a rollout
+// each.
+func (p *pass) contested(w *Workload) *reason {
+	if w.Taken < takingsBorne || w.Template.Revision == w.Given || !p.w.Plane.Deleted.IsZero() {
+		return nil
+	}
+	truce := longestTruce
+	if more := w.Taken - takingsBorne; more < 4 {
+		truce = shortestTruce << more
+	}
+	rivals := sets.New[string]()
+	for _, rival := range w.Rivals {
+		rivals.Insert(fmt.Sprintf("field manager %q", rival.Manager))
+	}
+	who := strings.Join(sets.List(rivals), ", ")
+	if who == "" {
+		who = "somebody"
+	}
+	r := p.notBefore(w.TakenBack.Add(truce), ReasonFieldContested, fmt.Sprintf(
+		"%s keeps changing the operator's fields of %s %s, which were taken back %d times; the operator leaves them until it tries again, so as not to restart the pods over and over: make it leave them alone (kubectl get -o yaml --show-managed-fields tells who), or take the workload out of the plane",
+		who, w.Kind, w.Name, w.Taken))
+	if r != nil {
+		p.stalled = r
+	}
+	return r
 }
 
 // quiet is the gate that makes one rollout of a burst of changes.

@@ -68,6 +68,8 @@ type Plan struct {
 	// Waiting is what the plane waits for; Since is filled in by the status writer, which keeps it while For
 	// stays the same.
 	Waiting *v1alpha1.Waiting
+	// Sampling is what of Stargate's metrics is to be followed.
+	Sampling []Sampling
 	// Requeue is when time alone can change the plan; zero if it cannot.
 	Requeue time.Time
 	// Records for the plane's status.

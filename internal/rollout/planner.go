@@ -53,6 +53,12 @@ type pass struct {
 	asked   []string
 	unasked string
 
+	// judging is why the wave that was rolled out last neither passes nor fails yet, and scarce the figures that are too
+	// few. next is the gate of the wave that is about to be rolled out.
+	judging *reason
+	scarce  string
+	next    *Gate
+
 	stargate, gateway, flags verdict
 	stalled                  *reason
 	// waitReason is the reason of the Reconciling condition while something is waited for.
@@ -87,7 +93,7 @@ func (p *pass) run() error {
 	if !p.usable() {
 		return nil
 	}
-	for _, stage := range []func() (bool, error){p.choose, p.unstick, p.restore, p.base, p.memory, p.warmup, p.waves, p.former} {
+	for _, stage := range []func() (bool, error){p.judge, p.choose, p.unstick, p.restore, p.base, p.memory, p.warmup, p.waves, p.former} {
 		busy, err := stage()
 		if busy || err != nil {
 			return err
@@ -240,6 +246,7 @@ func (p *pass) apply(w *Workload, artefact, name string, data map[string]string,
 	record = Record{Applied: p.w.Now, Completed: record.Completed, Template: record.Template}
 	if artefact == render.ArtefactStargate {
 		record.Change = p.soleChange(data)
+		record.Gate = p.gateOf()
 	}
 	why += p.unasked
 	p.step(Step{Kind: StepEnsureRevision, Workload: w, Revision: name, Artefact: artefact, Data: data, Wave: wave, Record: record, Why: why})

@@ -24,6 +24,9 @@ func (p *pass) recordOf(revision string, w *Workload) Record {
 		if r.Revision != revision || r.Workload != w.Key() {
 			continue
 		}
+		if record.Applied.IsZero() { // the annotation is lost
+			record.Gate = gateOfStatus(r.Gate)
+		}
 		if r.AppliedAt != nil && r.AppliedAt.After(record.Applied) {
 			record.Applied = r.AppliedAt.Time
 		}
@@ -61,22 +64,26 @@ func (p *pass) completedAt(w *Workload) time.Time {
 }
 
 // lastGood is the revision, other than the one in the template if that failed, on which the workload was last
-// complete; nil if there is none.
+// complete, and whose metrics are no longer being judged; nil if there is none.
 func (p *pass) lastGood(w *Workload) *Revision {
-	var good *Revision
+	return p.lastComplete(w, func(name string, record Record) bool { return p.unjudged(name, record).Len() == 0 })
+}
+
+func (p *pass) lastComplete(w *Workload, good func(name string, record Record) bool) *Revision {
+	var last *Revision
 	var when time.Time
 	for name := range p.w.Revisions {
 		revision := p.w.Revisions[name]
-		completed := p.recordOf(name, w).Completed
-		_, failed := p.failed(name, w)
-		if completed.IsZero() || failed || revision.Deleting || revision.Artefact == render.ArtefactStargate && revision.File == nil {
+		record, failed := p.failed(name, w)
+		completed := record.Completed
+		if completed.IsZero() || failed || !good(name, record) || revision.Deleting || revision.Artefact == render.ArtefactStargate && revision.File == nil {
 			continue
 		}
-		if good == nil || completed.After(when) || completed.Equal(when) && name > good.Name {
-			good, when = &revision, completed
+		if last == nil || completed.After(when) || completed.Equal(when) && name > last.Name {
+			last, when = &revision, completed
 		}
 	}
-	return good
+	return last
 }
 
 // record notes what became of the revisions in the workloads' templates: completion, or failure with evidence
@@ -88,14 +95,16 @@ func (p *pass) record() {
 		if _, ok := p.w.Revisions[name]; !ok {
 			continue
 		}
-		record := p.recordOf(name, w)
+		record, failed := p.failed(name, w)
 		switch {
+		case failed && record.failedByMetrics():
+			p.keep(name, w, record)
 		case w.settled():
 			if record.complete() && record.Template == w.Template.Foreign && record.Failed.IsZero() {
 				p.keep(name, w, record)
 				continue
 			}
-			p.write(name, w, Record{Applied: record.Applied, Completed: p.w.Now, Template: w.Template.Foreign},
+			p.write(name, w, Record{Applied: record.Applied, Completed: p.w.Now, Template: w.Template.Foreign, Gate: record.Gate.again()},
 				fmt.Sprintf("%s %s is complete on %s", w.Kind, w.Name, name))
 		case record.Failed.IsZero() || record.Retry != p.w.Plane.Retry:
 			if message := p.evidence(w, record); message != "" {
@@ -115,8 +124,8 @@ func (p *pass) evidence(w *Workload, record Record) string {
 	if record.complete() || w.Hold != "" || w.ObservedGeneration < w.Generation {
 		return ""
 	}
-	if good := p.lastGood(w); good != nil {
-		if template := p.recordOf(good.Name, w).Template; template != "" && template != w.Template.Foreign {
+	if last := p.lastComplete(w, func(string, Record) bool { return true }); last != nil {
+		if template := p.recordOf(last.Name, w).Template; template != "" && template != w.Template.Foreign {
 			return ""
 		}
 	}
@@ -159,6 +168,7 @@ func (p *pass) keep(revision string, w *Workload, record Record) {
 	entry := v1alpha1.RevisionRecord{
 		Workload: w.Key(), Revision: revision, Template: record.Template,
 		AppliedAt: optionalTime(record.Applied), CompletedAt: optionalTime(record.Completed), FailedAt: optionalTime(record.Failed), Retry: record.Retry, Message: record.Message, Change: record.Change,
+		Gate: record.Gate.status(),
 	}
 	p.plan.Records = slices.DeleteFunc(p.plan.Records, func(r v1alpha1.RevisionRecord) bool {
 		return r.Revision == revision && r.Workload == entry.Workload

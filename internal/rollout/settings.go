@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/analysis"
 	"github.com/routing-operator/routing-operator/internal/render"
 )
 
@@ -36,6 +37,7 @@ func Settings(plane *v1alpha1.RoutingPlane) Plane {
 		WaveInterval:     duration(spec.Rollout.WaveInterval, 5*time.Minute),
 		ProgressDeadline: duration(spec.Rollout.ProgressDeadline, 15*time.Minute),
 		Preflight:        spec.Rollout.Preflight,
+		Analysis:         analysis.SettingsOf(spec.Rollout.Analysis),
 		DeletionPolicy:   cmp.Or(spec.DeletionPolicy, v1alpha1.DeletionUnwind),
 		HistoryLimit:     int(ptr.Deref(spec.RevisionHistoryLimit, 10)),
 		ConfigPath:       cmp.Or(spec.Stargate.ConfigPath, defaultConfigPath),

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/analysis"
 	"github.com/routing-operator/routing-operator/internal/lbconfig"
 	"github.com/routing-operator/routing-operator/internal/release"
 	"github.com/routing-operator/routing-operator/internal/render"
@@ -42,6 +43,13 @@ type site struct {
 	bad string
 	// failures are the revisions that failed, with the retry value of the time: what I5 forbids to try again.
 	failures map[string]string
+	// preflights are throwaway pods; how they fare beside what starts() says.
+	preflights []*pod
+	preflight  preflightWeather
+	// traffic is what is counted of a sampling; nil: nothing. followed are those that the last plan asked for, and
+	// since when; a restart of the operator forgets them.
+	traffic  func(Sampling) analysis.Figures
+	followed map[string]followed
 	// oneDrain: a workload ends no further pod while one of its pods is terminating.
 	oneDrain bool
 	// drains tells whether a terminating pod may go now; nil lets all go.
@@ -185,6 +193,9 @@ func (s *site) moves(w *workload) (moves []func()) {
 	if w.missing {
 		return nil
 	}
+	if w == s.stargate {
+		moves = s.preflightMoves()
+	}
 	live, updated, unready := 0, 0, 0
 	for _, p := range w.pods {
 		if p.terminating {
@@ -235,11 +246,12 @@ func (w *workload) victim(live, updated, unready, surge int) *pod {
 
 // world is what the planner sees.
 func (s *site) world() *World {
-	w := &World{Now: s.now, Plane: s.plane, Config: s.config, Owners: s.owners, ConfigChanged: s.changed, ConfigChanging: s.burst,
+	w := &World{Now: s.now, Figures: s.figures(), Plane: s.plane, Config: s.config, Owners: s.owners, ConfigChanged: s.changed, ConfigChanging: s.burst,
 		Stargate: s.observe(s.stargate), Revisions: maps.Clone(s.revisions)}
 	for _, g := range s.gateways {
 		w.Gateways = append(w.Gateways, s.observe(g))
 	}
+	w.Preflight = s.observePreflights()
 	return w
 }
 
@@ -288,6 +300,7 @@ func (s *site) read(w *workload, t template) Template {
 // do carries the plan out.
 func (s *site) do(t testing.TB, plan *Plan) {
 	s.plane.Status.Conditions, s.plane.Status.Records = plan.Conditions, plan.Records
+	s.follow(plan.Sampling)
 	for _, step := range plan.Steps {
 		s.log = append(s.log, step.Why)
 		var w *workload
@@ -321,6 +334,12 @@ func (s *site) do(t testing.TB, plan *Plan) {
 				if p.name == step.Pod.Name {
 					p.terminating, p.ready = true, false
 				}
+			}
+		case StepPreflight:
+			s.startPreflight(t, step)
+		case StepDeletePreflight:
+			for _, p := range s.preflights {
+				p.terminating = p.terminating || p.name == step.Pod.Name
 			}
 		case StepDeleteRevision:
 			for _, w := range s.workloads() {

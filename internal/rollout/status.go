@@ -37,12 +37,15 @@ const (
 	ReasonWorkloadProblem    = "WorkloadProblem"
 	ReasonWorkloadTaken      = "WorkloadTaken"
 	ReasonFieldOwned         = "FieldOwned"
+	ReasonFieldContested     = "FieldContested"
 	ReasonReleaseUnsupported = "ReleaseUnsupported"
 	ReasonStargateTooOld     = "StargateTooOld"
 	ReasonNoGateway          = "NoGateway"
 	ReasonFileNotRead        = "FileNotRead"
 	ReasonPinNotFound        = "PinNotFound"
 	ReasonRevisionFailed     = "RevisionFailed"
+	ReasonAnalysis           = "Analysis"
+	ReasonAnalysisFailed     = "AnalysisFailed"
 	ReasonDeleting           = "Deleting"
 )
 
@@ -77,7 +80,7 @@ func (p *pass) heldMessage() string {
 func (p *pass) finish() {
 	p.countFlags()
 	if p.held != nil && len(p.trying) == 0 && p.stalled == nil {
-		p.stalled = &reason{reason: ReasonRevisionFailed, message: p.heldMessage()}
+		p.stalled = &reason{reason: p.held.record.failureReason(), message: p.heldMessage()}
 	}
 	if p.stargate == (verdict{}) {
 		p.stargate = verdict{ok: true, reason: ReasonUpToDate, message: fmt.Sprintf("all %d pods run %s", p.w.Stargate.Replicas, p.w.Stargate.Template.Revision)}

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/analysis"
 	"github.com/routing-operator/routing-operator/internal/lbconfig"
 	"github.com/routing-operator/routing-operator/internal/release"
 	"github.com/routing-operator/routing-operator/internal/render"
@@ -42,6 +43,9 @@ type World struct {
 	// Revisions of this plane that exist, by name.
 	Revisions map[string]Revision
 
+	// Figures are what was counted of Stargate's metrics, by the key of the sampling that the last plan asked for.
+	Figures map[string]analysis.Figures
+
 	// Preflight pods of this plane.
 	Preflight Preflight
 }
@@ -64,9 +68,11 @@ type Plane struct {
 	Waves            []intstr.IntOrString
 	WaveInterval     time.Duration
 	ProgressDeadline time.Duration
-	Preflight        bool
-	DeletionPolicy   v1alpha1.DeletionPolicy
-	HistoryLimit     int
+	// Analysis is the metric gate; nil where it is off.
+	Analysis       *analysis.Settings
+	Preflight      bool
+	DeletionPolicy v1alpha1.DeletionPolicy
+	HistoryLimit   int
 
 	// ConfigPath and ConfigPathCheck of the spec's stargate.
 	ConfigPath      string
@@ -121,6 +127,8 @@ type Record struct {
 	Retry string
 	// Message says how it failed.
 	Message string
+	// Gate is the metric gate of a wave; nil where the revision is none.
+	Gate *Gate
 	// Change is the key of the one change that the revision made to the last good configuration; empty where it
 	// made several.
 	Change string
@@ -153,6 +161,12 @@ type Workload struct {
 	OtherPlane string
 	// Rivals are managers that own fields that the operator would set and never has.
 	Rivals []Rival
+	// Given is the revision that this process gave the workload last; empty if it gave none. Taken is how often in a
+	// row somebody else changed the operator's fields after that and the operator took them back, and TakenBack when
+	// it last did.
+	Given     string
+	Taken     int
+	TakenBack time.Time
 	// RolledOut is Kubernetes' own word: the template was observed, and every wanted replica is updated,
 	// ready and available, with no old one left.
 	RolledOut bool
