@@ -1,0 +1,455 @@
+package rollout
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/analysis"
+	"github.com/routing-operator/routing-operator/internal/render"
+)
+
+// followed is a sampling that the site's metrics are followed for.
+type followed struct {
+	Sampling
+	since time.Time
+}
+
+func (s *site) follow(samplings []Sampling) {
+	before := s.followed
+	s.followed = map[string]followed{}
+	for _, sampling := range samplings {
+		f, ok := before[sampling.Key]
+		if !ok {
+			f = followed{sampling, s.now}
+		}
+		s.followed[sampling.Key] = f
+	}
+}
+
+func (s *site) figures() map[string]analysis.Figures {
+	all := map[string]analysis.Figures{}
+	for key, f := range s.followed {
+		figures := analysis.Figures{}
+		if s.traffic != nil {
+			figures = s.traffic(f.Sampling)
+		}
+		figures.Since, figures.Last = f.since, s.now
+		all[key] = figures
+	}
+	return all
+}
+
+var (
+	wellBefore = analysis.Counts{Requests: 10_000, Errors: 10}
+	well       = analysis.Counts{New: 500, Returning: 2000, Primary: 1900, Requests: 10_000, Errors: 12}
+	noHints    = analysis.Counts{New: 2000, Stale: 490, Returning: 10, Primary: 10, Requests: 10_000, Errors: 12}
+	failing    = analysis.Counts{New: 500, Returning: 2000, Primary: 1900, Requests: 10_000, Errors: 300}
+	quietly    = analysis.Counts{New: 5, Returning: 2, Primary: 2, Requests: 30}
+)
+
+// counting counts the same in every sampling after a wave.
+func counting(after analysis.Counts) func(Sampling) analysis.Figures {
+	return func(s Sampling) analysis.Figures {
+		if strings.HasPrefix(s.Key, "before") {
+			return analysis.Figures{Counts: wellBefore}
+		}
+		return analysis.Figures{Counts: after}
+	}
+}
+
+func gated(models ...v1alpha1.Model) *site {
+	s := newSite(models...)
+	s.plane.Analysis = analysis.SettingsOf(&v1alpha1.RolloutAnalysis{})
+	s.traffic = counting(well)
+	return s
+}
+
+func stalledMessage(plan *Plan) string {
+	if c := meta.FindStatusCondition(plan.Conditions, v1alpha1.ConditionStalled); c != nil {
+		return c.Message
+	}
+	return ""
+}
+
+func TestEachWaveIsJudgedBeforeTheNextAndBeforeReady(t *testing.T) {
+	s := gated(affine("a"), affine("b"))
+	s.plane.WaveInterval = 0
+	start := s.now
+	var judgedAt []time.Duration
+	plan := s.pass(t)
+	for range 3000 {
+		if slices.ContainsFunc(plan.Steps, func(step Step) bool { return strings.Contains(step.Why, "passes: ") }) {
+			judgedAt = append(judgedAt, s.now.Sub(start).Truncate(time.Minute))
+		}
+		if c := meta.FindStatusCondition(plan.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == "True" {
+			break
+		}
+		for _, w := range s.workloads() {
+			if moves := s.moves(w); len(moves) > 0 {
+				moves[0]()
+			}
+		}
+		s.now = s.now.Add(time.Second)
+		plan = s.pass(t)
+	}
+	wantCondition(t, plan, v1alpha1.ConditionReady, "True", ReasonSettled)
+	// The warm-up of 10 minutes counts the errors before the first wave, the gate of the first those before the second.
+	if want := []time.Duration{15 * time.Minute, 20 * time.Minute}; !slices.Equal(judgedAt, want) {
+		t.Errorf("waves passed after %v, want %v\n%s", judgedAt, want, s.describe())
+	}
+	wantRollouts(t, s, 3, 1)
+	if len(plan.Sampling) != 0 {
+		t.Errorf("a settled plane follows %+v", plan.Sampling)
+	}
+	if plan := s.pass(t); len(plan.Steps) != 0 {
+		t.Errorf("a settled plane plans %+v", plan.Steps)
+	}
+}
+
+func TestWhatIsFollowedIsTheWave(t *testing.T) {
+	nested := affine("b")
+	nested.RequestAlgorithms = []v1alpha1.RequestAlgorithm{{AlgorithmSettings: v1alpha1.AlgorithmSettings{Algorithm: v1alpha1.WaitAndWiden, LastClusterAffinity: new(true)}}}
+	s := gated(affine("a"), nested, plain("c"))
+	s.plane.WaveInterval = 0
+	s.config.RequestAlgorithms = []v1alpha1.RequestAlgorithm{{AlgorithmSettings: v1alpha1.AlgorithmSettings{Algorithm: v1alpha1.WaitAndWiden, LastClusterAffinity: new(true)}}}
+	seen := []string{}
+	s.traffic = func(sampling Sampling) analysis.Figures {
+		line := fmt.Sprintf("%.6s %v %v", sampling.Key, sampling.Subjects, sampling.Revision != "")
+		if !slices.Contains(seen, line) {
+			seen = append(seen, line)
+		}
+		return counting(well)(sampling)
+	}
+	s.settle(t)
+	slices.Sort(seen)
+	want := []string{
+		"after  [{false a pulsar-wait-and-widen}] true",
+		"after  [{false b pulsar-wait-and-widen} {false b wait-and-widen} {true  wait-and-widen}] true",
+		"before [{false a }] false",
+		"before [{false b } {false b wait-and-widen} {true  wait-and-widen}] false",
+	}
+	if !slices.Equal(seen, want) {
+		t.Errorf("followed:\n%s\nwant:\n%s", strings.Join(seen, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestAWaveWithBadMetricsIsWithdrawnAsOneRolloutAndNotTriedAgain(t *testing.T) {
+	tests := map[string]struct {
+		counts analysis.Counts
+		says   string
+	}{
+		"the hints do not arrive": {noHints, "99.6 % of 2500 classified sessions were new or stale, more than 95.0 %"},
+		"server errors rise":      {failing, "3.0 % of 10000 requests ended in a 5xx, and 0.1 % of 10000 before the wave"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := gated(affine("a"), affine("b"), affine("c"))
+			s.plane.Waves = []intstr.IntOrString{intstr.FromInt32(1)}
+			s.traffic = func(sampling Sampling) analysis.Figures {
+				if strings.HasPrefix(sampling.Key, "after") && sampling.Subjects[0].Model == "b" {
+					return analysis.Figures{Counts: test.counts}
+				}
+				return counting(well)(sampling)
+			}
+			plan := s.settle(t)
+			wantCondition(t, plan, v1alpha1.ConditionStalled, "True", ReasonAnalysisFailed)
+			wantCondition(t, plan, v1alpha1.ConditionReady, "False", ReasonAnalysisFailed)
+			wantCondition(t, plan, v1alpha1.ConditionFlagsReady, "False", ReasonAnalysisFailed)
+			if message := stalledMessage(plan); !strings.Contains(message, test.says) || !strings.Contains(message, "wave 2 (b)") || !strings.Contains(message, RetryAnnotation) {
+				t.Errorf("does not give the figures, the wave and the way out: %s", message)
+			}
+			if plan.Flags.On != 1 || plan.Flags.Desired != 3 {
+				t.Errorf("flags %+v, want the first wave to stay on and no other", plan.Flags)
+			}
+			wantRollouts(t, s, 4, 1) // base, two waves, back
+			if len(plan.Sampling) != 0 {
+				t.Errorf("a stalled plane follows %+v", plan.Sampling)
+			}
+			s.reset()
+			s.now = s.now.Add(24 * time.Hour)
+			s.settle(t)
+			wantRollouts(t, s, 0, 0)
+			s.plane.Status = v1alpha1.RoutingPlaneStatus{} // lost
+			s.settle(t)
+			wantRollouts(t, s, 0, 0)
+
+			s.traffic = counting(well)
+			s.plane.Retry = "please"
+			plan = s.settle(t)
+			wantCondition(t, plan, v1alpha1.ConditionReady, "True", ReasonSettled)
+			wantRollouts(t, s, 2, 0)
+			if plan.Flags.Wave != 3 {
+				t.Errorf("%d waves, want 3", plan.Flags.Wave)
+			}
+		})
+	}
+}
+
+func TestAGateThatFailedStaysSoWhateverIsLost(t *testing.T) {
+	losses := map[string]func(*site){
+		"the status": func(s *site) { s.plane.Status = v1alpha1.RoutingPlaneStatus{} },
+		"the annotations": func(s *site) {
+			for name, r := range s.revisions {
+				r.Records = nil
+				s.revisions[name] = r
+			}
+		},
+		"the operator's memory": func(s *site) { s.followed = nil },
+	}
+	for name, lose := range losses {
+		t.Run(name, func(t *testing.T) {
+			s := gated(affine("a"))
+			s.traffic = counting(noHints)
+			s.settle(t)
+			s.reset()
+			lose(s)
+			plan := s.settle(t)
+			wantCondition(t, plan, v1alpha1.ConditionStalled, "True", ReasonAnalysisFailed)
+			wantRollouts(t, s, 0, 0)
+		})
+	}
+}
+
+func TestAWaveThatPassedIsNotJudgedAgainWhateverIsLost(t *testing.T) {
+	s := gated(affine("a"))
+	s.settle(t)
+	s.reset()
+	s.traffic = counting(noHints)
+	for _, lose := range []func(){
+		func() { s.followed = nil },
+		func() { s.plane.Status = v1alpha1.RoutingPlaneStatus{} },
+		func() {
+			for name, r := range s.revisions {
+				r.Records = nil
+				s.revisions[name] = r
+			}
+		},
+	} {
+		lose()
+		plan := s.settle(t)
+		wantCondition(t, plan, v1alpha1.ConditionReady, "True", ReasonSettled)
+	}
+	wantRollouts(t, s, 0, 0)
+}
+
+func TestTooFewSamplesGoOnOrHoldAsSet(t *testing.T) {
+	t.Run("Continue", func(t *testing.T) {
+		s := gated(affine("a"))
+		s.traffic = counting(quietly)
+		wantCondition(t, s.settle(t), v1alpha1.ConditionReady, "True", ReasonSettled)
+	})
+	t.Run("Hold, until there are enough", func(t *testing.T) {
+		s := gated(affine("a"), affine("b"))
+		s.plane.Analysis.Hold = true
+		s.traffic = counting(quietly)
+		plan := s.settle(t)
+		wantCondition(t, plan, v1alpha1.ConditionReconciling, "True", ReasonAnalysis)
+		wantCondition(t, plan, v1alpha1.ConditionFlagsReady, "False", ReasonAnalysis)
+		if c := meta.FindStatusCondition(plan.Conditions, v1alpha1.ConditionFlagsReady); !strings.Contains(c.Message, "7 sessions were classified, of the 100 that it takes") {
+			t.Errorf("does not give the figures: %s", c.Message)
+		}
+		if plan.Flags.On != 1 {
+			t.Errorf("flags %+v, want one wave", plan.Flags)
+		}
+		s.traffic = counting(well)
+		wantCondition(t, s.settle(t), v1alpha1.ConditionReady, "True", ReasonSettled)
+	})
+}
+
+func TestAChangeWaitsForTheVerdictAndNotForMoreSamples(t *testing.T) {
+	s := gated(affine("a"))
+	s.plane.Analysis.Hold = true
+	s.traffic = counting(quietly)
+	s.untilJudging(t)
+	s.configure(affine("a"), plain("c"))
+	s.reset()
+	s.now = s.now.Add(time.Minute)
+	plan := s.pass(t)
+	wantCondition(t, plan, v1alpha1.ConditionReconciling, "True", ReasonAnalysis)
+	wantRollouts(t, s, 0, 0)
+	plan = s.settle(t) // the interval is over, and samples are too few
+	wantRollouts(t, s, 1, 0)
+	wantCondition(t, plan, v1alpha1.ConditionReconciling, "True", ReasonAnalysis)
+	// What replaced the wave is judged in its place, and what goes back is the wave and not the change.
+	s.traffic = counting(noHints)
+	plan = s.settle(t)
+	wantCondition(t, plan, v1alpha1.ConditionStalled, "True", ReasonAnalysisFailed)
+	if file := s.revisions[s.stargate.template.revision]; file.Flags.Len() != 0 || len(file.File.Models) != 2 {
+		t.Errorf("runs %s", file.Data[render.LBConfigKey])
+	}
+	wantRollouts(t, s, 2, 0)
+}
+
+// untilJudging lets the site go on until a wave is being judged.
+func (s *site) untilJudging(t *testing.T) *Plan {
+	t.Helper()
+	for range 2000 {
+		plan := s.pass(t)
+		if slices.ContainsFunc(plan.Sampling, func(f Sampling) bool { return strings.HasPrefix(f.Key, "after") }) {
+			return plan
+		}
+		for _, w := range s.workloads() {
+			if moves := s.moves(w); len(moves) > 0 {
+				moves[0]()
+			}
+		}
+		s.now = s.now.Add(time.Second)
+	}
+	t.Fatalf("no wave is judged\n%s", s.describe())
+	return nil
+}
+
+func TestAWithdrawalDoesNotWaitForTheVerdict(t *testing.T) {
+	s := gated(affine("a"), affine("b"))
+	s.untilJudging(t)
+	s.reset()
+	s.configure(plain("a"), affine("b"))
+	s.now = s.now.Add(time.Second)
+	plan := s.pass(t)
+	if plan.Stage != v1alpha1.StageWithdrawFlags {
+		t.Errorf("stage %s, want the flag to go at once; waits for %+v", plan.Stage, plan.Waiting)
+	}
+	wantCondition(t, s.settle(t), v1alpha1.ConditionReady, "True", ReasonSettled)
+}
+
+func TestPausedWithdrawsNothingAndSaysSo(t *testing.T) {
+	s := gated(affine("a"))
+	s.traffic = counting(noHints)
+	s.untilJudging(t)
+	s.plane.Paused = true
+	s.reset()
+	plan := s.settle(t)
+	wantRollouts(t, s, 0, 0)
+	wantCondition(t, plan, v1alpha1.ConditionReconciling, "True", ReasonPaused)
+	wantCondition(t, plan, v1alpha1.ConditionFlagsReady, "False", ReasonAnalysisFailed)
+	if !strings.Contains(plan.Waiting.For, "going back") {
+		t.Errorf("does not say what it would do: %s", plan.Waiting.For)
+	}
+	t.Run("and a retry judges it where it is", func(t *testing.T) {
+		s := s.clone()
+		s.plane.Paused, s.plane.Retry = false, "please"
+		s.traffic = counting(well)
+		plan := s.settle(t)
+		wantCondition(t, plan, v1alpha1.ConditionReady, "True", ReasonSettled)
+		wantRollouts(t, s, 0, 0)
+	})
+	s.plane.Paused = false
+	wantCondition(t, s.settle(t), v1alpha1.ConditionStalled, "True", ReasonAnalysisFailed)
+	wantRollouts(t, s, 1, 0)
+}
+
+func TestARestartOfTheOperatorBeginsTheIntervalAnewAndKeepsWhatWasCountedBefore(t *testing.T) {
+	s := gated(affine("a"))
+	s.traffic = counting(failing)
+	s.untilJudging(t)
+	s.now = s.now.Add(4 * time.Minute)
+	s.pass(t)
+	s.followed = nil
+	restarted := s.now
+	s.pass(t)
+	s.now = s.now.Add(4 * time.Minute)
+	if plan := s.pass(t); plan.Waiting == nil || plan.Waiting.Until == nil || !plan.Waiting.Until.Time.Equal(restarted.Add(5*time.Minute)) {
+		t.Errorf("waits for %+v, want the interval from the restart at %s on", plan.Waiting, restarted)
+	}
+	plan := s.settle(t)
+	wantCondition(t, plan, v1alpha1.ConditionStalled, "True", ReasonAnalysisFailed)
+	if message := stalledMessage(plan); !strings.Contains(message, "0.1 % of 10000 before the wave") {
+		t.Errorf("what was counted before the wave is lost: %s", message)
+	}
+}
+
+func TestMetricsThatCannotBeReadAreAWarning(t *testing.T) {
+	s := gated(affine("a"))
+	s.traffic = func(Sampling) analysis.Figures {
+		return analysis.Figures{Unread: []string{"pod router-1: no answer within 2s"}}
+	}
+	plan := s.untilJudging(t)
+	s.now = s.now.Add(time.Second)
+	plan = s.pass(t)
+	if len(plan.Warnings) != 1 || !strings.Contains(plan.Warnings[0], "cannot read the metrics of pod router-1: no answer within 2s") {
+		t.Errorf("warnings: %q", plan.Warnings)
+	}
+	plan = s.settle(t)
+	wantCondition(t, plan, v1alpha1.ConditionReady, "True", ReasonSettled)
+	if len(plan.Warnings) != 0 {
+		t.Errorf("warnings that are over: %q", plan.Warnings)
+	}
+}
+
+func TestWithoutAnalysisNothingIsFollowed(t *testing.T) {
+	s := newSite(affine("a"), affine("b"))
+	s.traffic = func(sampling Sampling) analysis.Figures {
+		t.Errorf("follows %+v", sampling)
+		return analysis.Figures{}
+	}
+	wantCondition(t, s.settle(t), v1alpha1.ConditionReady, "True", ReasonSettled)
+	// Switched on later, it judges what comes and not what is there.
+	s.reset()
+	s.plane.Analysis = analysis.SettingsOf(&v1alpha1.RolloutAnalysis{})
+	wantCondition(t, s.settle(t), v1alpha1.ConditionReady, "True", ReasonSettled)
+	wantRollouts(t, s, 0, 0)
+}
+
+func TestErrorsThatAreNotJudgedAreNotWaitedFor(t *testing.T) {
+	s := newSite(affine("a"))
+	s.plane.WaveInterval = 0
+	s.settle(t)
+	s.traffic = counting(well)
+	s.plane.Analysis = analysis.SettingsOf(&v1alpha1.RolloutAnalysis{MaxServerErrorIncrease: new(v1alpha1.Decimal("1"))})
+	s.configure(affine("a"), affine("b"))
+	started := s.now
+	s.untilJudging(t)
+	if took := s.now.Sub(started); took >= s.plane.Analysis.Interval {
+		t.Errorf("the wave took %s", took)
+	}
+}
+
+// TestNoInterleavingBreaksTheGate walks at random, with metrics that change their mind.
+func TestNoInterleavingBreaksTheGate(t *testing.T) {
+	walks := 200
+	if testing.Short() {
+		walks = 40
+	}
+	for seed := range walks {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			random := rand.New(rand.NewPCG(uint64(seed), 2))
+			s := gated(affine("a"), plain("b"))
+			s.plane.Analysis.Hold = seed%2 == 1
+			if seed%3 > 0 {
+				s.plane.GatewayWarmup, s.plane.WaveInterval = 0, 0
+			}
+			s.drains = func() bool { return random.IntN(8) == 0 }
+			counts := []analysis.Counts{well, well, noHints, failing, quietly}
+			everybody := append(people(s),
+				func(r *rand.Rand) { s.traffic = counting(counts[r.IntN(len(counts))]) },
+				func(*rand.Rand) { s.followed = nil },
+				func(r *rand.Rand) { s.plane.Retry = fmt.Sprint(r.IntN(3)) },
+				func(*rand.Rand) {
+					on := s.plane.Analysis
+					s.plane.Analysis = nil
+					if on == nil {
+						s.plane.Analysis = analysis.SettingsOf(&v1alpha1.RolloutAnalysis{})
+					}
+				})
+			s.wander(t, random, 400, everybody)
+			s.drains = nil
+			s.heal()
+			s.traffic = counting(well)
+			s.plane.Retry = "healed"
+			plan := s.settle(t)
+			wantCondition(t, plan, v1alpha1.ConditionReady, "True", ReasonSettled)
+			if t.Failed() {
+				t.Log(s.describe())
+			}
+		})
+	}
+}
