@@ -75,6 +75,10 @@ func (e *executor) step(ctx context.Context, step *rollout.Step) error {
 		return e.record(ctx, step)
 	case rollout.StepDeletePod:
 		return e.deletePod(ctx, step)
+	case rollout.StepPreflight:
+		return e.startPreflight(ctx, step)
+	case rollout.StepDeletePreflight:
+		return e.deletePreflight(ctx, step)
 	case rollout.StepDeleteRevision:
 		return e.deleteRevision(ctx, step.Revision)
 	case rollout.StepRemoveFinalizer:
@@ -135,6 +139,13 @@ func (e *executor) target(w *rollout.Workload) patch.Target {
 	return patch.Target{Kind: w.Kind, Namespace: e.seen.plane.Namespace, Name: w.Name, ResourceVersion: w.ResourceVersion}
 }
 
+func (e *executor) fields(step *rollout.Step) patch.Fields {
+	return patch.Fields{
+		Plane: e.seen.plane.Name, Artefact: step.Artefact, Revision: step.Revision,
+		Container: step.Workload.Container, ConfigPath: e.seen.world.Plane.ConfigPath,
+	}
+}
+
 func (e *executor) apply(ctx context.Context, step *rollout.Step) error {
 	if err := e.verify(ctx); err != nil {
 		return err
@@ -142,11 +153,7 @@ func (e *executor) apply(ctx context.Context, step *rollout.Step) error {
 	if err := e.finalize(ctx, controllerutil.AddFinalizer); err != nil {
 		return err
 	}
-	target, site := e.target(step.Workload), e.seen.sites[step.Workload.Key()]
-	fields := patch.Fields{
-		Plane: e.seen.plane.Name, Artefact: step.Artefact, Revision: step.Revision,
-		Container: step.Workload.Container, ConfigPath: e.seen.world.Plane.ConfigPath,
-	}
+	target, site, fields := e.target(step.Workload), e.seen.sites[step.Workload.Key()], e.fields(step)
 	if step.Force && patch.NeedsMending(site.spec, fields) {
 		return e.mend(ctx, target, fields)
 	}

@@ -31,6 +31,7 @@ type observation struct {
 	// sites are what execution has to know of each workload beside the world, by the workload's key.
 	sites  map[string]site
 	merged merged
+	memory *memory
 }
 
 // site is a workload's template as it is stored, and what the operator sets in it.
@@ -39,6 +40,8 @@ type site struct {
 	spec     *corev1.PodSpec
 	// updated: the operator owns fields by a patch, from before it could apply.
 	updated bool
+	// noPreflight says why no preflight pod can be made of the template.
+	noPreflight string
 }
 
 // gatherer collects an observation.
@@ -59,7 +62,7 @@ type gatherer struct {
 func (r *PlaneReconciler) gather(ctx context.Context, plane *v1alpha1.RoutingPlane, m *memory, now time.Time) (*observation, error) {
 	g := &gatherer{
 		PlaneReconciler: r, ctx: ctx, plane: plane, memory: m,
-		seen:    &observation{plane: plane, sites: map[string]site{}},
+		seen:    &observation{plane: plane, sites: map[string]site{}, memory: m},
 		foreign: map[string]map[string]string{},
 		named:   sets.New[string](),
 	}
@@ -136,10 +139,7 @@ func (g *gatherer) workloads() error {
 	spec, w := &g.plane.Spec, &g.seen.world
 	pods := sets.New[types.UID]()
 	var err error
-	stargate := role{artefact: render.ArtefactStargate, container: spec.Stargate.Container, release: func(image string) release.Release {
-		return g.Releases.OfImage(image, spec.Stargate.Releases)
-	}}
-	if w.Stargate, err = g.workload(spec.Stargate.WorkloadRef, stargate, pods); err != nil {
+	if w.Stargate, err = g.workload(spec.Stargate.WorkloadRef, g.stargateRole(), pods); err != nil {
 		return err
 	}
 	for i := range spec.Gateways {
@@ -153,8 +153,19 @@ func (g *gatherer) workloads() error {
 	if err := g.former(pods); err != nil {
 		return err
 	}
+	if err := g.preflights(pods); err != nil {
+		return err
+	}
+	g.memory.loaded = g.memory.loaded.Intersection(pods)
 	forgetAllBut(g.memory.logs, pods)
 	return nil
+}
+
+func (g *gatherer) stargateRole() role {
+	spec := &g.plane.Spec.Stargate
+	return role{artefact: render.ArtefactStargate, container: spec.Container, release: func(image string) release.Release {
+		return g.Releases.OfImage(image, spec.Releases)
+	}}
 }
 
 func (g *gatherer) gatewayRole(gateway *v1alpha1.GatewaySpec) role {
@@ -350,7 +361,19 @@ func (g *gatherer) describe(observed *rollout.Workload, object client.Object, te
 		return fmt.Errorf("%s: %w", observed.Key(), err)
 	}
 	observed.Rivals = owners.Rivals
-	g.seen.sites[observed.Key()] = site{artefact: reader.Artefact, spec: &template.Spec, updated: owners.Updated}
+	taken := g.memory.taken[observed.Key()]
+	observed.Given, observed.Taken, observed.TakenBack = g.memory.given[observed.Key()], taken.times, taken.last
+	g.seen.sites[observed.Key()] = site{
+		artefact: reader.Artefact, spec: &template.Spec, updated: owners.Updated,
+		noPreflight: workload.PreflightProblem(&metav1.ObjectMeta{Annotations: object.GetAnnotations()}, template, volumeClaims(object)),
+	}
+	return nil
+}
+
+func volumeClaims(object client.Object) []corev1.PersistentVolumeClaim {
+	if set, ok := object.(*appsv1.StatefulSet); ok {
+		return set.Spec.VolumeClaimTemplates
+	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -14,12 +15,15 @@ import (
 type Logs interface {
 	// Last returns the last lines of the container's last run that ended.
 	Last(ctx context.Context, pod *corev1.Pod, container string) (string, error)
+	// Contains tells whether the container's last run, which may go on, has written the words near its beginning.
+	Contains(ctx context.Context, pod *corev1.Pod, container, words string) (bool, error)
 }
 
 // Bounds of what is read of a log.
 const (
 	lastLines = 5
 	lastBytes = 1024
+	headBytes = 256 << 10
 )
 
 type podLogs struct{ clientset kubernetes.Interface }
@@ -31,16 +35,27 @@ func (l podLogs) Last(ctx context.Context, pod *corev1.Pod, container string) (s
 			running = s.State.Terminated == nil
 		}
 	}
-	stream, err := l.clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{
-		Container: container, Previous: running, TailLines: new(int64(lastLines)), LimitBytes: new(int64(lastBytes)),
-	}).Stream(ctx)
+	text, err := l.read(ctx, pod, corev1.PodLogOptions{Container: container, Previous: running, TailLines: new(int64(lastLines)), LimitBytes: new(int64(lastBytes))})
 	if err != nil {
-		return "", fmt.Errorf("opening the log of container %s of pod %s: %w", container, pod.Name, err)
-	}
-	defer stream.Close()
-	text, err := io.ReadAll(io.LimitReader(stream, lastBytes))
-	if err != nil {
-		return "", fmt.Errorf("reading the log of container %s of pod %s: %w", container, pod.Name, err)
+		return "", err
 	}
 	return strings.Join(strings.Fields(string(text)), " "), nil
+}
+
+func (l podLogs) Contains(ctx context.Context, pod *corev1.Pod, container, words string) (bool, error) {
+	text, err := l.read(ctx, pod, corev1.PodLogOptions{Container: container, LimitBytes: new(int64(headBytes))})
+	return bytes.Contains(text, []byte(words)), err
+}
+
+func (l podLogs) read(ctx context.Context, pod *corev1.Pod, options corev1.PodLogOptions) ([]byte, error) {
+	stream, err := l.clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &options).Stream(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("opening the log of container %s of pod %s: %w", options.Container, pod.Name, err)
+	}
+	defer stream.Close()
+	text, err := io.ReadAll(io.LimitReader(stream, *options.LimitBytes))
+	if err != nil {
+		return nil, fmt.Errorf("reading the log of container %s of pod %s: %w", options.Container, pod.Name, err)
+	}
+	return text, nil
 }

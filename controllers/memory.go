@@ -8,9 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/rollout"
 )
 
 // memory is what a process remembers of a plane and may forget at any time. The passes of one plane run one after
@@ -22,8 +24,15 @@ type memory struct {
 	contents map[types.UID]content
 	// logs of pods that exited without a message, by the pod's UID.
 	logs map[types.UID]string
+	// loaded are preflight pods that have loaded their file, and refusal is of the last one that could not be made.
+	loaded  sets.Set[types.UID]
+	refusal *rollout.PreflightRefusal
 	// started is when the present rollout of a workload was started by this process, by the workload's key.
 	started map[string]time.Time
+	// given are the revisions that workloads were given last, and taken how often somebody changed them afterwards, by
+	// the workload's key.
+	given map[string]string
+	taken map[string]taking
 	// stale counts the passes in a row that found the cache behind the API server.
 	stale int
 	// owners tell whose each model was at the last merge, and admitted which models of each policy there was room
@@ -32,6 +41,39 @@ type memory struct {
 	admitted map[types.UID][]v1alpha1.Model
 	// interlock is the reason for which flags had to be off at the last pass.
 	interlock string
+}
+
+// taking counts how often in a row the operator took its fields back.
+type taking struct {
+	times int
+	last  time.Time
+}
+
+// forgiven is the time without another taking after which counting starts anew.
+const forgiven = 2 * time.Hour
+
+// remember notes what workloads were given, and whether that was taken back from somebody.
+func (m *memory) remember(done []rollout.Step, now time.Time) {
+	for i := range done {
+		step := &done[i]
+		if step.Workload == nil {
+			continue
+		}
+		switch key := step.Workload.Key(); step.Kind {
+		case rollout.StepApply:
+			if given := m.given[key]; given != "" && given != step.Workload.Template.Revision {
+				before := m.taken[key]
+				if now.Sub(before.last) > forgiven {
+					before.times = 0
+				}
+				m.taken[key] = taking{times: before.times + 1, last: now}
+			}
+			m.given[key] = step.Revision
+		case rollout.StepLetGo:
+			delete(m.given, key)
+			delete(m.taken, key)
+		}
+	}
 }
 
 // memories of all planes, by namespace and name.
@@ -49,7 +91,8 @@ func (m *memories) get(key types.NamespacedName, uid types.UID) *memory {
 	if found := m.of[key]; found != nil && found.uid == uid {
 		return found
 	}
-	m.of[key] = &memory{uid: uid, contents: map[types.UID]content{}, logs: map[types.UID]string{}, started: map[string]time.Time{}}
+	m.of[key] = &memory{uid: uid, contents: map[types.UID]content{}, logs: map[types.UID]string{}, loaded: sets.New[types.UID](), started: map[string]time.Time{},
+		given: map[string]string{}, taken: map[string]taking{}}
 	return m.of[key]
 }
 

@@ -61,6 +61,8 @@ type noLogs struct{}
 
 func (noLogs) Last(context.Context, *corev1.Pod, string) (string, error) { return "", nil }
 
+func (noLogs) Contains(context.Context, *corev1.Pod, string, string) (bool, error) { return false, nil }
+
 // uncached answers from the API server what the manager's cache answers by its indexes. It lists everything of a kind
 // in a namespace once.
 type uncached struct {

@@ -214,7 +214,7 @@ func addTransition(status *v1alpha1.RoutingPlaneStatus, plan *rollout.Plan, done
 // announced are the steps that are an event of their own.
 var announced = map[rollout.StepKind]string{
 	rollout.StepApply: "RolloutStarted", rollout.StepLetGo: "WorkloadLetGo", rollout.StepDeletePod: "PodDeleted",
-	rollout.StepRemoveFinalizer: "PlaneReleased",
+	rollout.StepPreflight: "PreflightStarted", rollout.StepRemoveFinalizer: "PlaneReleased",
 }
 
 // announce tells once what changed: a stage, a step that people notice, a plane that is stuck or no longer so.

@@ -5,6 +5,7 @@ import (
 	"context"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -150,6 +151,10 @@ func (r *PlaneReconciler) planesOfPod(ctx context.Context, o client.Object) []re
 		return nil
 	}
 	found := newRequests()
+	if plane, ok := workload.IsPreflight(o.(*corev1.Pod)); ok {
+		found.Insert(types.NamespacedName{Namespace: o.GetNamespace(), Name: plane})
+		return found.list()
+	}
 	if owner.Kind == "ReplicaSet" {
 		var rs appsv1.ReplicaSet
 		if err := r.Cache.Get(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}, &rs); err == nil {

@@ -118,6 +118,9 @@ func (p *planned) rolloutsText(b *strings.Builder) {
 }
 
 func eventText(e *forecast.Event) string {
+	if e.Workload == "" && e.Takes == 0 {
+		return fmt.Sprintf("after %s, %s", rough(e.After), e.Why)
+	}
 	if e.Workload == "" {
 		return fmt.Sprintf("after %s, wait %s: %s", rough(e.After), rough(e.Takes), e.Why)
 	}

@@ -17,11 +17,11 @@ import (
 	"github.com/routing-operator/routing-operator/internal/rollout"
 )
 
-// Event is a rollout of a workload, or a wait.
+// Event is a rollout of a workload, a wait, or a preflight, which takes next to nothing.
 type Event struct {
 	// After is the time from now to the beginning, and Takes how long it goes on.
 	After, Takes time.Duration
-	// Workload as Kind/name, and its pods, all of which restart; empty for a wait.
+	// Workload as Kind/name, and its pods, all of which restart; empty for a wait and for a preflight.
 	Workload string
 	Pods     int32
 	// Revision that the workload gets; empty where it is let go, or finishes what it has begun.
@@ -101,6 +101,11 @@ func newCourse(world *rollout.World, takes func(*rollout.Workload) time.Duration
 	c.world.Revisions = maps.Clone(world.Revisions)
 	if c.world.Revisions == nil {
 		c.world.Revisions = map[string]rollout.Revision{}
+	}
+	// Preflights succeed too, those under way as well.
+	c.world.Preflight.Pods = slices.DeleteFunc(slices.Clone(world.Preflight.Pods), func(p rollout.PreflightPod) bool { return p.Terminating })
+	for i := range c.world.Preflight.Pods {
+		c.world.Preflight.Pods[i].Loaded = true
 	}
 	return c
 }
@@ -184,6 +189,13 @@ func (c *course) do(step *rollout.Step) {
 	case rollout.StepDeletePod:
 		w.Pods = slices.DeleteFunc(slices.Clone(w.Pods), func(p rollout.Pod) bool { return p.Name == step.Pod.Name })
 		w.RolledOut = false
+	case rollout.StepPreflight:
+		c.forecast.Events = append(c.forecast.Events, Event{After: c.elapsed(), Revision: step.Revision, Why: step.Why})
+		c.world.Preflight.Pods = append(c.world.Preflight.Pods, rollout.PreflightPod{
+			Pod: rollout.Pod{Name: step.Revision, Template: rollout.Template{Revision: step.Revision}}, Made: w.Template.Foreign, Loaded: true,
+		})
+	case rollout.StepDeletePreflight:
+		c.world.Preflight.Pods = slices.DeleteFunc(c.world.Preflight.Pods, func(p rollout.PreflightPod) bool { return p.Name == step.Pod.Name })
 	case rollout.StepDeleteRevision:
 		delete(c.world.Revisions, step.Revision)
 	case rollout.StepRemoveFinalizer:

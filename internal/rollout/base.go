@@ -92,12 +92,12 @@ func (p *pass) rollBase(name string, rendered render.Rendered, keep render.Flags
 		return fmt.Errorf("the rendered file would be refused by Stargate %s: %w", sg.Release().Version, err)
 	}
 
-	// Waiting cannot help a template that has no file that its Stargate would take, nor pods that exit, and
-	// a withdrawal does not wait for what it withdraws.
 	wave := 0
 	if keep.Len() > 0 {
 		wave = p.w.Revisions[sg.Template.Revision].Wave
 	}
+	// Waiting cannot help a template that has no file that its Stargate would take, nor pods that exit, and
+	// a withdrawal does not wait for what it withdraws.
 	unreadable := sg.Template.ReadsFile && !p.readable(sg.Template.Revision)
 	urgent := unreadable || withdrawn || sg.crash() != nil
 	gates := []func() *reason{func() *reason { return p.mayRoll(sg, urgent) }}

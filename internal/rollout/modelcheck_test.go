@@ -98,6 +98,7 @@ func (s *site) clone() *site {
 	for _, g := range s.gateways {
 		c.gateways = append(c.gateways, g.clone())
 	}
+	c.preflights = clonePods(s.preflights)
 	c.revisions = maps.Clone(s.revisions)
 	c.failures = maps.Clone(s.failures)
 	c.log = nil
@@ -106,12 +107,16 @@ func (s *site) clone() *site {
 
 func (w *workload) clone() *workload {
 	c := *w
-	c.pods = nil
-	for _, p := range w.pods {
-		q := *p
-		c.pods = append(c.pods, &q)
-	}
+	c.pods = clonePods(w.pods)
 	return &c
+}
+
+func clonePods(pods []*pod) (clones []*pod) {
+	for _, p := range pods {
+		q := *p
+		clones = append(clones, &q)
+	}
+	return clones
 }
 
 // key identifies the state up to names and to times, of which only the order counts.
@@ -141,6 +146,7 @@ func (s *site) key() string {
 		slices.Sort(pods)
 		b.WriteString(strings.Join(pods, ","))
 	}
+	b.WriteString(s.preflightKey(name))
 	var completions []time.Time
 	for _, r := range s.revisions {
 		for _, record := range r.Records {

@@ -87,15 +87,16 @@ func (p *pass) preflight(name string, data map[string]string, wave int) *reason 
 		return nil
 	}
 	record.Change = p.soleChange(data)
-	waits, without := p.ask(name, "the file", Step{Kind: StepEnsureRevision, Workload: sg, Revision: name, Artefact: render.ArtefactStargate, Data: data, Wave: wave, Record: record})
+	waits, without := p.ask(name, "the file", p.control, Step{Kind: StepEnsureRevision, Workload: sg, Revision: name, Artefact: render.ArtefactStargate, Data: data, Wave: wave, Record: record})
 	if without != "" {
 		p.unasked = ", without a preflight: " + without
 	}
 	return waits
 }
 
-// ask says what the preflight of a revision waits for, or why it gives no answer; neither where it has loaded.
-func (p *pass) ask(name, what string, ensure ...Step) (waits *reason, without string) {
+// ask says what the preflight of a revision waits for, or why it gives no answer; neither where it has loaded. Where
+// Stargate exits in the pod, it is for refused to say. The steps come before the one that makes the pod.
+func (p *pass) ask(name, what string, refused func(*PreflightPod) (*reason, string), before ...Step) (waits *reason, without string) {
 	deadline := p.w.Plane.ProgressDeadline
 	wait := func(since time.Time, format string, args ...any) *reason {
 		return &reason{reason: ReasonPreflight, message: fmt.Sprintf(format, args...), until: since.Add(deadline)}
@@ -113,7 +114,7 @@ func (p *pass) ask(name, what string, ensure ...Step) (waits *reason, without st
 			}
 		}
 		why := fmt.Sprintf("preflight: a throwaway pod of %s %s loads %s, %s, before any pod is replaced", p.w.Stargate.Kind, p.w.Stargate.Name, what, name)
-		for _, step := range append(ensure, Step{Kind: StepPreflight, Workload: &p.w.Stargate, Revision: name, Artefact: render.ArtefactStargate}) {
+		for _, step := range append(before, Step{Kind: StepPreflight, Workload: &p.w.Stargate, Revision: name, Artefact: render.ArtefactStargate}) {
 			step.Why = why
 			p.step(step)
 		}
@@ -124,10 +125,8 @@ func (p *pass) ask(name, what string, ensure ...Step) (waits *reason, without st
 		return nil, ""
 	case pod.Ended != "":
 		return nil, fmt.Sprintf("pod %s ended (%s)", pod.Name, pod.Ended)
-	case pod.refused() && len(ensure) > 0:
-		waits, without = p.control(pod)
 	case pod.refused():
-		return nil, fmt.Sprintf("pod %s exits with it too: %s", pod.Name, pod.Crash.Message)
+		waits, without = refused(pod)
 	case !p.w.Now.Before(pod.Created.Add(deadline)):
 		return nil, fmt.Sprintf("pod %s gave no answer for %s: it %s", pod.Name, deadline, pod.state())
 	default:
@@ -149,7 +148,10 @@ func (p *pass) control(refused *PreflightPod) (waits *reason, without string) {
 	if good == nil {
 		return nil, fmt.Sprintf("pod %s exits, and there is no good file to compare with: %s", refused.Name, refused.Crash.Message)
 	}
-	if waits, without = p.ask(good.Name, "for comparison the last good file"); without != "" {
+	too := func(pod *PreflightPod) (*reason, string) {
+		return nil, fmt.Sprintf("pod %s exits too: %s", pod.Name, pod.Crash.Message)
+	}
+	if waits, without = p.ask(good.Name, "for comparison the last good file", too); without != "" {
 		without = fmt.Sprintf("pod %s exits, which says nothing about the file, for there is no comparison with the last good one: %s", refused.Name, without)
 	}
 	return waits, without

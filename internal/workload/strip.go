@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/preflight"
 	"github.com/routing-operator/routing-operator/internal/render"
 )
 
@@ -20,9 +21,14 @@ import (
 const (
 	annotationWhole   = "memory.routing.nvcf.io/template"
 	annotationForeign = "memory.routing.nvcf.io/foreign"
+	// annotationNoPreflight is of a workload only, and there only where no preflight pod can be made of its template.
+	annotationNoPreflight = "memory.routing.nvcf.io/no-preflight"
 )
 
-const policyKind = "RoutingPolicy"
+const (
+	policyKind = "RoutingPolicy"
+	planeKind  = "RoutingPlane"
+)
 
 // keptLabels of objects; everything else is found by owner references.
 var keptLabels = []string{appsv1.DefaultDeploymentUniqueLabelKey, appsv1.ControllerRevisionHashLabelKey}
@@ -33,10 +39,10 @@ var keptLabels = []string{appsv1.DefaultDeploymentUniqueLabelKey, appsv1.Control
 func Strip(object any) (any, error) {
 	switch o := object.(type) {
 	case *appsv1.Deployment:
-		stripWorkload(&o.ObjectMeta, &o.Spec.Template)
+		stripWorkload(&o.ObjectMeta, &o.Spec.Template, nil)
 		o.Status.Conditions = nil
 	case *appsv1.StatefulSet:
-		stripWorkload(&o.ObjectMeta, &o.Spec.Template)
+		stripWorkload(&o.ObjectMeta, &o.Spec.Template, o.Spec.VolumeClaimTemplates)
 		o.Spec.VolumeClaimTemplates = nil
 		o.Status.Conditions = nil
 	case *appsv1.ReplicaSet:
@@ -54,8 +60,8 @@ func Strip(object any) (any, error) {
 }
 
 // stripWorkload keeps the managed fields of everything but the status: they tell who owns the template.
-func stripWorkload(meta *metav1.ObjectMeta, template *corev1.PodTemplateSpec) {
-	hashes := HashesOf(meta, template)
+func stripWorkload(meta *metav1.ObjectMeta, template *corev1.PodTemplateSpec, claims []corev1.PersistentVolumeClaim) {
+	hashes, noPreflight := HashesOf(meta, template), PreflightProblem(meta, template, claims)
 	managed := slices.DeleteFunc(meta.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Subresource != "" })
 	plane, isManaged := meta.Annotations[AnnotationPlane]
 	stripMeta(meta)
@@ -64,7 +70,27 @@ func stripWorkload(meta *metav1.ObjectMeta, template *corev1.PodTemplateSpec) {
 		meta.Annotations = map[string]string{AnnotationPlane: plane}
 	}
 	setHashes(meta, hashes)
+	if noPreflight != "" {
+		meta.Annotations[annotationNoPreflight] = noPreflight
+	}
 	stripTemplate(template)
+}
+
+// PreflightProblem is preflight.Problem of a workload, from its metadata where Strip left it there.
+func PreflightProblem(meta *metav1.ObjectMeta, template *corev1.PodTemplateSpec, claims []corev1.PersistentVolumeClaim) string {
+	if _, stripped := meta.Annotations[annotationWhole]; stripped {
+		return meta.Annotations[annotationNoPreflight]
+	}
+	return preflight.Problem(template, claims)
+}
+
+// IsPreflight tells a preflight pod of a plane by its controller, and then which plane it is of.
+func IsPreflight(pod *corev1.Pod) (plane string, is bool) {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil || owner.Kind != planeKind {
+		return "", false
+	}
+	return owner.Name, true
 }
 
 func setHashes(meta *metav1.ObjectMeta, h Hashes) {
@@ -126,7 +152,12 @@ func pathArguments(list []string) (kept []string) {
 	return kept
 }
 
+// stripPod keeps a preflight pod whole: there are few of them, and not for long.
 func stripPod(pod *corev1.Pod) {
+	if _, is := IsPreflight(pod); is {
+		pod.ManagedFields = nil
+		return
+	}
 	stripMeta(&pod.ObjectMeta)
 	stripSpec(&pod.Spec)
 	owner := metav1.GetControllerOfNoCopy(pod)
