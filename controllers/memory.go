@@ -31,8 +31,9 @@ type memory struct {
 	started map[string]time.Time
 	// given are the revisions that workloads were given last, and taken how often somebody changed them afterwards, by
 	// the workload's key.
-	given map[string]string
-	taken map[string]taking
+	given    map[string]string
+	taken    map[string]taking
+	follower follower
 	// stale counts the passes in a row that found the cache behind the API server.
 	stale int
 	// owners tell whose each model was at the last merge, and admitted which models of each policy there was room

@@ -3,6 +3,8 @@ package controllers
 import (
 	"testing"
 	"time"
+
+	"github.com/routing-operator/routing-operator/internal/rollout"
 )
 
 func TestAQuietPeriodBeginsWithTheLastChangeThatWasSeen(t *testing.T) {
@@ -41,5 +43,34 @@ func TestAQuietPeriodBeginsWithTheLastChangeThatWasSeen(t *testing.T) {
 				t.Errorf("changed %s, changing %s", q.changed.Sub(start), q.changing.Sub(start))
 			}
 		})
+	}
+}
+
+func TestTakingsAreCountedInARow(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	given := func(from, to string) []rollout.Step {
+		return []rollout.Step{{Kind: rollout.StepApply, Revision: to,
+			Workload: &rollout.Workload{Kind: "Deployment", Name: "w", Template: rollout.Template{Revision: from}}}}
+	}
+	m := &memory{given: map[string]string{}, taken: map[string]taking{}}
+	for _, step := range []struct {
+		what  string
+		after time.Duration
+		done  []rollout.Step
+		times int
+	}{
+		{"the first revision is no taking", 0, given("", "a"), 0},
+		{"nor is the next", time.Minute, given("a", "b"), 0},
+		{"somebody took it out", time.Hour, given("", "b"), 1},
+		{"and put another in", 2 * time.Hour, given("x", "b"), 2},
+		{"a change of the operator's own in between", 2 * time.Hour, given("b", "c"), 2},
+		{"long after", 5 * time.Hour, given("", "c"), 1},
+		{"what was let go of is nobody's", 5 * time.Hour, []rollout.Step{{Kind: rollout.StepLetGo, Workload: given("", "")[0].Workload}}, 0},
+		{"and begins anew", 6 * time.Hour, given("", "c"), 0},
+	} {
+		m.remember(step.done, start.Add(step.after))
+		if got := m.taken["Deployment/w"].times; got != step.times {
+			t.Errorf("%s: %d takings, want %d", step.what, got, step.times)
+		}
 	}
 }

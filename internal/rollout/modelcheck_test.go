@@ -121,6 +121,7 @@ func clonePods(pods []*pod) (clones []*pod) {
 
 // key identifies the state up to names and to times, of which only the order counts.
 func (s *site) key() string {
+	s.complete()
 	var b strings.Builder
 	short := map[string]string{"": "-"}
 	for name := range s.revisions {
@@ -134,7 +135,7 @@ func (s *site) key() string {
 	}
 	fmt.Fprintf(&b, "%v %v %d %s|", s.plane.Paused, s.planeGone, len(render.Desired(s.config)), s.bad+s.plane.Retry)
 	for _, w := range s.workloads() {
-		fmt.Fprintf(&b, "%v%v%s %s %s %s;", w.missing, w.managed, w.hold, w.template.image, name(w.template.revision), w.template.foreign)
+		fmt.Fprintf(&b, "%v%v%v%s %s %s %s;", w.missing, w.managed, w.completed < w.applied, w.hold, w.template.image, name(w.template.revision), w.template.foreign)
 		var pods []string
 		for _, p := range w.pods {
 			restarts := p.restarts
@@ -185,6 +186,7 @@ func explore(t testing.TB, start *site, budget int, goal func(*site, *Plan) bool
 	type node struct {
 		site *site
 		left int
+		key  string
 	}
 	index := map[string]int{}
 	var queue []node
@@ -197,7 +199,7 @@ func explore(t testing.TB, start *site, budget int, goal func(*site, *Plan) bool
 		if !seen {
 			id = len(index)
 			index[key] = id
-			queue = append(queue, node{s, left})
+			queue = append(queue, node{s, left, key})
 			backwards = append(backwards, nil)
 		}
 		if from >= 0 {
@@ -232,6 +234,9 @@ func explore(t testing.TB, start *site, budget int, goal func(*site, *Plan) bool
 			}
 			after.do(t, &some)
 			visit(after, at.left, id, false)
+			if cut+1 == len(plan.Steps) && fmt.Sprint(at.left, after.key()) == at.key {
+				t.Fatalf("I6: writes and changes nothing by it: %s\n%s", plan.Steps[cut].Why, at.site.describe())
+			}
 		}
 		if len(plan.Steps) == 0 && !at.site.planeGone {
 			after := at.site.clone()

@@ -600,3 +600,46 @@ func BenchmarkMake(b *testing.B) {
 		})
 	}
 }
+
+func TestARivalIsGivenWayToAfterThreeTakings(t *testing.T) {
+	s := newSite(plain("a"))
+	s.settle(t)
+	w := s.world()
+	w.Stargate.Given, w.Stargate.Taken, w.Stargate.TakenBack = w.Stargate.Template.Revision, 3, s.now
+	w.Stargate.Template.Revision, w.Stargate.Template.Touched = "", false
+	w.Stargate.Rivals = []Rival{{Manager: "argocd", Field: "spec"}}
+
+	plan, err := Make(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(plan.Steps) > 0 {
+		t.Errorf("goes on fighting: %+v", plan.Steps)
+	}
+	wantCondition(t, plan, v1alpha1.ConditionStalled, "True", ReasonFieldContested)
+	if c := meta.FindStatusCondition(plan.Conditions, v1alpha1.ConditionStalled); !strings.Contains(c.Message, `field manager "argocd"`) {
+		t.Errorf("who it is is missing: %s", c.Message)
+	}
+	if want := s.now.Add(shortestTruce); !plan.Requeue.Equal(want) {
+		t.Errorf("looks again at %s, want %s", plan.Requeue, want)
+	}
+
+	for name, change := range map[string]func(){
+		"after the truce":         func() { w.Now = plan.Requeue },
+		"after fewer takings":     func() { w.Stargate.Taken = 2 },
+		"after a longer truce":    func() { w.Stargate.Taken, w.Now = 40, s.now.Add(longestTruce) },
+		"in a new process":        func() { w.Stargate.Given, w.Stargate.Taken = "", 0 },
+		"on the way out, however": func() { w.Plane.Deleted = s.now },
+	} {
+		before := *w
+		change()
+		plan, err := Make(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(plan.Steps) == 0 {
+			t.Errorf("%s: nothing is done: %v", name, plan.Notes)
+		}
+		*w = before
+	}
+}

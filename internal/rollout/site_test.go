@@ -39,6 +39,8 @@ type site struct {
 	mountFails bool
 	// owners of the models.
 	owners map[string]string
+	// blind, if set, hides from the planner what it has to go by: a bug that is planted.
+	blind func(*World)
 	// bad is a model whose flag makes Stargate exit.
 	bad string
 	// failures are the revisions that failed, with the retry value of the time: what I5 forbids to try again.
@@ -65,6 +67,8 @@ type workload struct {
 	hold       string
 	template   template
 	number     int // of the template, counted up with each change
+	completed  int // number of the template that was completely rolled out last
+	applied    int // number of the template that the operator made last
 	version    int // of the object
 	rollouts   int
 	pods       []*pod
@@ -246,12 +250,16 @@ func (w *workload) victim(live, updated, unready, surge int) *pod {
 
 // world is what the planner sees.
 func (s *site) world() *World {
+	s.complete()
 	w := &World{Now: s.now, Figures: s.figures(), Plane: s.plane, Config: s.config, Owners: s.owners, ConfigChanged: s.changed, ConfigChanging: s.burst,
 		Stargate: s.observe(s.stargate), Revisions: maps.Clone(s.revisions)}
 	for _, g := range s.gateways {
 		w.Gateways = append(w.Gateways, s.observe(g))
 	}
 	w.Preflight = s.observePreflights()
+	if s.blind != nil {
+		s.blind(w)
+	}
 	return w
 }
 
@@ -320,7 +328,10 @@ func (s *site) do(t testing.TB, plan *Plan) {
 				t.Fatalf("applies revision %s, which does not exist", step.Revision)
 			}
 			w.managed = true
-			w.change(func(to *template) { to.revision = step.Revision })
+			before := w.number
+			if w.change(func(to *template) { to.revision = step.Revision }); w.number != before {
+				w.applied = w.number
+			}
 		case StepLetGo:
 			w.managed = false
 			w.change(func(to *template) { to.revision = "" })
@@ -450,24 +461,28 @@ func (s *site) check(t testing.TB, plan *Plan) {
 	}
 }
 
-// operatorRolls tells whether a change of the operator's to the workload is not yet complete.
+// operatorRolls tells whether a change of the operator's to the workload was not complete at any time since.
 func (s *site) operatorRolls(w *workload) bool {
 	if w.missing || !w.managed || w.template.revision == "" {
 		return false
 	}
-	if s.revisions[w.template.revision].Records[w.kind+"/"+w.name].complete() {
-		return false
-	}
-	good := 0
-	for _, p := range w.pods {
-		if !p.terminating && p.number != w.number {
-			return true
+	return w.completed < w.applied
+}
+
+// complete notes which workloads are completely rolled out, whether or not anybody looked.
+func (s *site) complete() {
+	for _, w := range s.workloads() {
+		good, old := 0, false
+		for _, p := range w.pods {
+			old = old || !p.terminating && p.number != w.number
+			if !p.terminating && p.number == w.number && p.ready {
+				good++
+			}
 		}
-		if !p.terminating && p.ready {
-			good++
+		if !old && good >= w.replicas {
+			w.completed = w.number
 		}
 	}
-	return good < w.replicas
 }
 
 func (s *site) everyStargate(ok func(template) bool) bool {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/render"
+	"github.com/routing-operator/routing-operator/internal/rollout"
 	"github.com/routing-operator/routing-operator/test/fixtures"
 )
 
@@ -143,6 +144,27 @@ var _ = Describe("What is the operator's and was taken is taken back", func() {
 			return d.Annotations["routing.nvcf.io/plane"]
 		}).WithTimeout(10 * time.Second).Should(Equal(planeName))
 		Expect(s.since(before)).To(Equal([]int{0, 0}))
+	})
+
+	It("gives way to whoever keeps changing it, names them, and tries again later", func(ctx SpecContext) {
+		s.unwatched()
+		variables := func() []corev1.EnvVar {
+			d := &appsv1.Deployment{}
+			Expect(admin.Get(ctx, s.key(fixtures.Gateway), d)).To(Succeed())
+			return d.Spec.Template.Spec.Containers[0].Env
+		}
+		restored := ContainElement(And(HaveField("Name", "STARGATE_LAST_CLUSTER_ENABLED"), HaveField("ValueFrom", Not(BeNil()))))
+		for range 4 {
+			Eventually(variables).Should(restored)
+			run(env.Kubectl(ctx, "set", "env", "-n", s.namespace, "deployment/"+fixtures.Gateway, "STARGATE_LAST_CLUSTER_ENABLED=false"))
+		}
+		plane := s.stored()
+		s.conditioned(plane, v1alpha1.ConditionStalled, "True", rollout.ReasonFieldContested)
+		Expect(plane.Status.Waiting.Until).NotTo(BeNil())
+		Expect(plane.Status.Conditions).To(ContainElement(And(HaveField("Type", v1alpha1.ConditionStalled),
+			HaveField("Message", And(ContainSubstring("keeps changing the operator's fields of Deployment "+fixtures.Gateway), ContainSubstring("kubectl"))))))
+		before := s.counts()
+		Consistently(s.counts, 2*time.Second).Should(Equal(before))
 	})
 
 	It("and a chart's upgrade to another image goes through without undoing anything", func(SpecContext) {
