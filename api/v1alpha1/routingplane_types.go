@@ -330,8 +330,9 @@ type RolloutSpec struct {
 
 	// preflight lets one throwaway pod of Stargate's own template and image load
 	// a new file before any serving pod is replaced, so that a file that Stargate
-	// refuses costs no replica. The pod is no endpoint of any Service. Default
-	// false.
+	// refuses costs no replica. The pod is no endpoint of any Service. Where it
+	// gives no answer within progressDeadline, or cannot be made of the template,
+	// the rollout goes on without. Default false.
 	// +optional
 	Preflight bool `json:"preflight,omitempty"`
 
@@ -534,7 +535,7 @@ type RoutingPlaneStatus struct {
 
 	// flags counts the lastClusterAffinity flags.
 	// +optional
-	Flags FlagsStatus `json:"flags,omitzero"`
+	Flags FlagsStatus `json:"flags"`
 
 	// policies is the number of policies whose models the plane carries.
 	// +optional
@@ -542,7 +543,7 @@ type RoutingPlaneStatus struct {
 
 	// models is the number of models in the effective configuration.
 	// +optional
-	Models int32 `json:"models,omitempty"`
+	Models int32 `json:"models"`
 
 	// warnings worth a second look. The first 32; the last entry counts the rest.
 	// +listType=atomic
@@ -765,7 +766,7 @@ type RoutingPlane struct {
 	Spec RoutingPlaneSpec `json:"spec"`
 
 	// status is what the operator observed.
-	// +kubebuilder:default:={"observedGeneration":-1}
+	// +kubebuilder:default:={"observedGeneration":-1,"models":0,"flags":{"desired":0,"on":0}}
 	// +optional
 	Status RoutingPlaneStatus `json:"status,omitempty"`
 }
