@@ -191,3 +191,27 @@ func TestTheEstimateIsFromTheWorkloadsOwnPods(t *testing.T) {
 		t.Errorf("without a pod: got %s", got)
 	}
 }
+
+func TestAForecastHasThePreflightsBeforeTheRollouts(t *testing.T) {
+	w := site(t, plane(func(s *v1alpha1.RoutingPlaneSpec) { s.Rollout.Preflight = true }), config("a"), release.V1)
+	w.Config = config("b")
+	told := func() (whys []string) {
+		for _, e := range forecastOf(t, w).Events {
+			whys = append(whys, strings.SplitN(e.Why, ":", 2)[0]+" "+e.Workload)
+		}
+		return whys
+	}
+	want := []string{"preflight ", "new configuration " + router}
+	if got := told(); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	// One that is under way already, and exits so far.
+	plan, err := rollout.Make(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Preflight.Pods = []rollout.PreflightPod{{Pod: rollout.Pod{Name: "pod", Template: rollout.Template{Revision: plan.Steps[1].Revision}, Crash: &rollout.Crash{Restarts: 5}}}}
+	if got := told(); !slices.Equal(got, want[1:]) {
+		t.Errorf("with a pod that is there already: got %q, want %q", got, want[1:])
+	}
+}
