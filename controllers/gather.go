@@ -69,7 +69,7 @@ func (r *PlaneReconciler) gather(ctx context.Context, plane *v1alpha1.RoutingPla
 	w := &g.seen.world
 	w.Now = now
 	w.Plane = rollout.Settings(plane)
-	for _, collect := range []func() error{g.namespace, g.revisions, g.configuration, g.workloads} {
+	for _, collect := range []func() error{g.namespace, g.revisions, g.configuration, g.workloads, g.analysis} {
 		if err := collect(); err != nil {
 			return nil, err
 		}

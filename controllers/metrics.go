@@ -24,6 +24,7 @@ var interlocks = map[string]bool{rollout.ReasonMemoryOff: true, rollout.ReasonSt
 type planeMetrics struct {
 	stage, ready, flags, models   *prometheus.GaugeVec
 	transitions, failures, locked *prometheus.CounterVec
+	verdicts                      *prometheus.CounterVec
 	rollouts                      *prometheus.HistogramVec
 	lastInterlock                 *prometheus.GaugeVec
 }
@@ -44,6 +45,7 @@ func planeMetricsOn(registry prometheus.Registerer) *planeMetrics {
 		lastInterlock: gauge("plane_interlocked", "1 while flags that are asked for must not be on."),
 		transitions:   counter("plane_transitions_total", "Changes of stage, by the stage that was entered.", "stage"),
 		failures:      counter("rollout_failures_total", "Revisions that failed on a workload."),
+		verdicts:      counter("metric_gates_total", "Waves that were judged by their metrics, by verdict.", "verdict"),
 		locked:        counter("interlocks_total", "Times that flags had to be held or withdrawn, by reason.", "reason"),
 		rollouts: register(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "routing_operator_rollout_duration_seconds", Help: "Time from the change of a workload's template to its completion.",
@@ -86,6 +88,9 @@ func (p *planeMetrics) observe(plane *v1alpha1.RoutingPlane, done []rollout.Step
 	}
 	m.interlock = lock
 	for i := range done {
+		if verdict := done[i].Verdict; verdict != "" {
+			p.verdicts.WithLabelValues(of(string(verdict))...).Inc()
+		}
 		switch step := &done[i]; {
 		case step.Kind == rollout.StepApply || step.Kind == rollout.StepLetGo:
 			m.started[step.Workload.Key()] = now
@@ -112,7 +117,7 @@ func (p *planeMetrics) forget(plane types.NamespacedName) {
 	labels := prometheus.Labels{"namespace": plane.Namespace, "plane": plane.Name}
 	for _, vector := range []interface {
 		DeletePartialMatch(prometheus.Labels) int
-	}{p.stage, p.ready, p.flags, p.models, p.lastInterlock, p.transitions, p.failures, p.locked, p.rollouts} {
+	}{p.stage, p.ready, p.flags, p.models, p.lastInterlock, p.transitions, p.failures, p.locked, p.verdicts, p.rollouts} {
 		vector.DeletePartialMatch(labels)
 	}
 }

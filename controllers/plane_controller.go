@@ -31,7 +31,8 @@ type PlaneReconciler struct {
 	// Cache reads without waiting for the writes before; an event's handler must not wait.
 	Cache client.Reader
 	// Live reads from the API server.
-	Live client.Reader
+	Live    client.Reader
+	scraper *scraper
 	// Logs of pods.
 	Logs     Logs
 	Recorder events.EventRecorder
@@ -101,7 +102,9 @@ func (r *PlaneReconciler) Reconcile(ctx context.Context, request ctrl.Request) (
 	var done []rollout.Step
 	if failed == nil || plane.DeletionTimestamp != nil {
 		done, failed = r.execute(ctx, seen, plan.Steps)
+		m.remember(done, now)
 	}
+	m.follower.follow(plan.Sampling, seen.world.Plane.Analysis)
 	logSteps(ctx, plan, done)
 	if err := r.report(ctx, seen, plan, done, failed, m); err != nil {
 		return ctrl.Result{}, errors.Join(err, failed)
@@ -114,6 +117,8 @@ const (
 	refusedRetry = time.Minute
 	// overdueRetry is when to look again where the time to do so is past, and nothing came of it.
 	overdueRetry = time.Second
+	// soon is when to look at metrics that are to be followed from now on.
+	soon         = 10 * time.Millisecond
 	staleRetry   = 50 * time.Millisecond
 	staleLongest = 5 * time.Second
 )
@@ -134,14 +139,16 @@ func (r *PlaneReconciler) next(ctx context.Context, m *memory, plan *rollout.Pla
 		return ctrl.Result{}, failed
 	}
 	m.stale = 0
-	if plan.Requeue.IsZero() {
-		return ctrl.Result{}, nil
+	result := ctrl.Result{}
+	if !plan.Requeue.IsZero() {
+		if result.RequeueAfter = plan.Requeue.Sub(now); result.RequeueAfter <= 0 {
+			result.RequeueAfter = overdueRetry
+		}
 	}
-	wait := plan.Requeue.Sub(now)
-	if wait <= 0 {
-		wait = overdueRetry
+	if after, following := m.follower.due(now); following && (after < result.RequeueAfter || result.RequeueAfter == 0) {
+		result.RequeueAfter = max(after, soon)
 	}
-	return ctrl.Result{RequeueAfter: wait}, nil
+	return result, nil
 }
 
 func logSteps(ctx context.Context, plan *rollout.Plan, done []rollout.Step) {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/analysis"
 	"github.com/routing-operator/routing-operator/internal/effective"
 	"github.com/routing-operator/routing-operator/internal/outcome"
 	"github.com/routing-operator/routing-operator/internal/rollout"
@@ -219,7 +220,11 @@ var announced = map[rollout.StepKind]string{
 
 // announce tells once what changed: a stage, a step that people notice, a plane that is stuck or no longer so.
 func (r *PlaneReconciler) announce(before, plane *v1alpha1.RoutingPlane, done []rollout.Step, stageChanged bool) {
-	if stageChanged && plane.Status.Stage != "" {
+	told := func(s rollout.Step) bool {
+		_, ok := announced[s.Kind]
+		return ok && s.Why == plane.Status.Transitions[0].Message
+	}
+	if stageChanged && plane.Status.Stage != "" && !slices.ContainsFunc(done, told) { // else the step's event says the same
 		r.Recorder.Eventf(plane, nil, corev1.EventTypeNormal, "StageChanged", string(plane.Status.Stage),
 			"stage %s: %s", plane.Status.Stage, plane.Status.Transitions[0].Message)
 	}
@@ -228,7 +233,12 @@ func (r *PlaneReconciler) announce(before, plane *v1alpha1.RoutingPlane, done []
 		if reason, ok := announced[step.Kind]; ok {
 			r.Recorder.Eventf(plane, nil, corev1.EventTypeNormal, reason, string(step.Kind), "%s", step.Why)
 		}
-		if step.Kind == rollout.StepRecord && !step.Record.Failed.IsZero() {
+		switch {
+		case step.Verdict == analysis.Failed:
+			r.Recorder.Eventf(plane, nil, corev1.EventTypeWarning, "AnalysisFailed", string(step.Kind), "%s", step.Why)
+		case step.Verdict != "":
+			r.Recorder.Eventf(plane, nil, corev1.EventTypeNormal, "AnalysisPassed", string(step.Kind), "%s", step.Why)
+		case step.Kind == rollout.StepRecord && !step.Record.Failed.IsZero():
 			r.Recorder.Eventf(plane, nil, corev1.EventTypeWarning, "RevisionFailed", string(step.Kind), "%s", step.Why)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
+	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/lbconfig"
 	"github.com/routing-operator/routing-operator/internal/release"
 	"github.com/routing-operator/routing-operator/internal/render"
@@ -61,6 +62,8 @@ type record struct {
 	Retry     string            `json:"retry,omitempty"`
 	Message   string            `json:"message,omitempty"`
 	Change    string            `json:"change,omitempty"`
+
+	Gate *v1alpha1.GateRecord `json:"gate,omitempty"`
 }
 
 func encodeRecords(records map[string]rollout.Record) (string, error) {
@@ -68,7 +71,7 @@ func encodeRecords(records map[string]rollout.Record) (string, error) {
 	for key, r := range records {
 		stored[key] = record{
 			Applied: microTime(r.Applied), Completed: microTime(r.Completed), Template: r.Template,
-			Failed: microTime(r.Failed), Retry: r.Retry, Message: r.Message, Change: r.Change,
+			Failed: microTime(r.Failed), Retry: r.Retry, Message: r.Message, Change: r.Change, Gate: r.Gate,
 		}
 	}
 	text, err := json.Marshal(stored)
@@ -88,7 +91,7 @@ func decodeRecords(text string) map[string]rollout.Record {
 	for key, r := range stored {
 		records[key] = rollout.Record{
 			Applied: ofMicroTime(r.Applied), Completed: ofMicroTime(r.Completed), Template: r.Template,
-			Failed: ofMicroTime(r.Failed), Retry: r.Retry, Message: r.Message, Change: r.Change,
+			Failed: ofMicroTime(r.Failed), Retry: r.Retry, Message: r.Message, Change: r.Change, Gate: r.Gate,
 		}
 	}
 	return records

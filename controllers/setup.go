@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -42,6 +43,8 @@ type Options struct {
 	// StaleReads says that reads may not see the writes before them: Configure cannot have it otherwise in a manager
 	// that is limited to several namespaces. Every write of the status is then looked at once more.
 	StaleReads bool
+	// MetricsTransport reads the metrics of Stargate's pods. Default: NewMetricsTransport.
+	MetricsTransport http.RoundTripper
 	// SkipNameValidation lets several managers of one process have controllers of the same name.
 	SkipNameValidation bool
 }
@@ -97,7 +100,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	}
 	outcomes := newOutcomes()
 	planes := &PlaneReconciler{
-		Client: mgr.GetClient(), Cache: mgr.GetCache(), Live: mgr.GetAPIReader(), Logs: podLogs{clientset},
+		Client: mgr.GetClient(), Cache: mgr.GetCache(), Live: mgr.GetAPIReader(), Logs: podLogs{clientset}, scraper: newScraper(o.MetricsTransport),
 		Recorder: mgr.GetEventRecorder("routing-operator"), Clock: o.Clock, Releases: o.Releases, Validation: o.Validation,
 		outcomes: outcomes, memories: newMemories(), metrics: planeMetricsOn(metrics.Registry),
 	}

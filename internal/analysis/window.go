@@ -44,9 +44,9 @@ func (c *Counts) add(s *Series, n float64) {
 
 // Look is what one look at a pod's metrics has shown.
 type Look struct {
-	// UID and Name of the pod, and when it was created.
-	UID, Name string
-	Created   time.Time
+	// UID and Name of the pod, the revision that it runs, and when it was created.
+	UID, Name, Revision string
+	Created             time.Time
 	// Ending: that it can no longer be read is no news.
 	Ending bool
 	// Sample of its counters, or why they could not be read.
@@ -83,13 +83,15 @@ type Window struct {
 	subjects map[Subject]bool
 	models   map[string]bool
 	every    bool
+	revision string
 	figures  Figures
 	pods     map[string]Sample
 }
 
-// NewWindow for the sessions of the subjects, and for all requests for their models.
-func NewWindow(subjects []Subject) *Window {
-	w := &Window{subjects: map[Subject]bool{}, models: map[string]bool{}, pods: map[string]Sample{}}
+// NewWindow for the sessions of the subjects, and for all requests for their models, in pods of the revision; all pods
+// if it is empty.
+func NewWindow(subjects []Subject, revision string) *Window {
+	w := &Window{subjects: map[Subject]bool{}, models: map[string]bool{}, revision: revision, pods: map[string]Sample{}}
 	for _, subject := range subjects {
 		w.subjects[subject] = true
 		w.models[subject.Model] = w.models[subject.Model] || !subject.Every
@@ -120,6 +122,9 @@ func (w *Window) Look(now time.Time, looks []Look) {
 	pods := make(map[string]Sample, len(looks))
 	for i := range looks {
 		look := &looks[i]
+		if w.revision != "" && look.Revision != w.revision {
+			continue
+		}
 		before, known := w.pods[look.UID]
 		if look.Err != nil {
 			if known {

@@ -3,7 +3,6 @@ package rollout
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/analysis"
@@ -11,25 +10,12 @@ import (
 	"github.com/routing-operator/routing-operator/internal/render"
 )
 
-// Gate is what cannot be observed anew about the metric gate of a wave. What is counted lives in memory only: after a
-// restart of the operator the interval begins anew.
-type Gate struct {
-	// Before is the revision before the wave: what the wave switched on is what is not on in it.
-	Before string
-	// Requests for the wave's models that were counted before the wave, and Errors those of them that ended in a 5xx.
-	Requests, Errors int64
-	// Passed is when the gate let the wave pass; zero if it has not.
-	Passed time.Time
-	// Failed: the revision failed by this gate, and not at its start.
-	Failed bool
-}
-
 // again is the gate as it judges another attempt; nil where there is none.
-func (g *Gate) again() *Gate {
-	if g == nil {
+func again(gate *v1alpha1.GateRecord) *v1alpha1.GateRecord {
+	if gate == nil {
 		return nil
 	}
-	next := *g
+	next := *gate
 	next.Failed = false
 	return &next
 }
@@ -80,7 +66,7 @@ func (p *pass) judge() (bool, error) {
 	}
 
 	p.plan.Sampling = nil
-	verdict := settings.Judge(analysis.Counts{Requests: float64(record.Gate.Requests), Errors: float64(record.Gate.Errors)}, &figures)
+	verdict := settings.Judge(analysis.Counts{Requests: float64(record.Gate.RequestsBefore), Errors: float64(record.Gate.ServerErrorsBefore)}, &figures)
 	gate := *record.Gate
 	switch {
 	case verdict.Outcome == analysis.Failed:
@@ -89,13 +75,15 @@ func (p *pass) judge() (bool, error) {
 		record.Failed, record.Retry, record.Message = p.w.Now, p.w.Plane.Retry, fmt.Sprintf("the metrics of %s: %s", what, verdict.Figures)
 		p.flags = verdictOf(ReasonAnalysisFailed, record.Message)
 		p.write(name, sg, record, fmt.Sprintf("%s failed on %s %s: %s", name, sg.Kind, sg.Name, record.Message))
+		p.plan.Steps[len(p.plan.Steps)-1].Verdict = verdict.Outcome
 	case verdict.Outcome == analysis.TooFew && settings.Hold:
 		p.judging = &reason{reason: ReasonAnalysis, message: fmt.Sprintf("the metrics of %s: too few samples, and spec.rollout.analysis.tooFewSamples is Hold", what)}
 		p.scarce, p.plan.Sampling = verdict.Figures, []Sampling{sampling}
 	default:
-		gate.Passed = p.w.Now
+		gate.PassedAt = optionalTime(p.w.Now)
 		record.Gate = &gate
 		p.write(name, sg, record, fmt.Sprintf("%s passes: %s", what, verdict.Figures))
+		p.plan.Steps[len(p.plan.Steps)-1].Verdict = verdict.Outcome
 	}
 	return false, nil
 }
@@ -120,7 +108,7 @@ func (p *pass) judged() bool {
 // unjudged are the flags that the revision switched on and whose metrics have not been judged yet. Nothing is where the
 // gate is off.
 func (p *pass) unjudged(revision string, record Record) render.Flags {
-	if p.w.Plane.Analysis == nil || record.Gate == nil || !record.Gate.Passed.IsZero() {
+	if p.w.Plane.Analysis == nil || record.Gate == nil || record.Gate.PassedAt != nil {
 		return nil
 	}
 	return p.w.Revisions[revision].Flags.Difference(p.w.Revisions[record.Gate.Before].Flags)
@@ -140,18 +128,18 @@ func (p *pass) beforeWave(next *wave) *reason {
 	if settings == nil {
 		return nil
 	}
-	p.next = &Gate{Before: p.w.Stargate.Template.Revision}
+	p.next = &v1alpha1.GateRecord{Before: p.w.Stargate.Template.Revision}
 	if !settings.CountsErrors() || p.w.Plane.Paused {
 		return nil
 	}
 	figures := p.follow(Sampling{Key: "before " + next.name, Subjects: subjects(render.OfUnits(p.desired, next.units...), nil)})
-	p.next.Requests, p.next.Errors = int64(figures.Counts.Requests), int64(figures.Counts.Errors)
+	p.next.RequestsBefore, p.next.ServerErrorsBefore = int64(figures.Counts.Requests), int64(figures.Counts.Errors)
 	return p.notBefore(figures.Since.Add(settings.Interval), ReasonAnalysis, "the server errors before the wave, over spec.rollout.analysis.interval")
 }
 
 // gateOf is the gate of a revision that Stargate is about to get. What replaces a wave that was not judged yet is judged
 // in its place.
-func (p *pass) gateOf() *Gate {
+func (p *pass) gateOf() *v1alpha1.GateRecord {
 	if p.next != nil {
 		return p.next
 	}
@@ -160,7 +148,7 @@ func (p *pass) gateOf() *Gate {
 	if failed || p.unjudged(current, record).Len() == 0 {
 		return nil
 	}
-	return record.Gate.again()
+	return again(record.Gate)
 }
 
 // follow asks for the sampling and returns what was counted so far; before the first look that is nothing, since now.
@@ -189,25 +177,4 @@ func subjects(flags render.Flags, file *lbconfig.File) (list []analysis.Subject)
 		list = append(list, subject)
 	}
 	return list
-}
-
-// gateOfStatus reads the gate of a record in the plane's status.
-func gateOfStatus(stored *v1alpha1.GateRecord) *Gate {
-	if stored == nil {
-		return nil
-	}
-	gate := &Gate{Before: stored.Before, Requests: stored.RequestsBefore, Errors: stored.ServerErrorsBefore, Failed: stored.Failed}
-	if stored.PassedAt != nil {
-		gate.Passed = stored.PassedAt.Time
-	}
-	return gate
-}
-
-func (g *Gate) status() *v1alpha1.GateRecord {
-	if g == nil {
-		return nil
-	}
-	return &v1alpha1.GateRecord{
-		Before: g.Before, RequestsBefore: g.Requests, ServerErrorsBefore: g.Errors, PassedAt: optionalTime(g.Passed), Failed: g.Failed,
-	}
 }

@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/analysis"
 	"github.com/routing-operator/routing-operator/internal/render"
 )
 
@@ -51,6 +52,8 @@ type Step struct {
 	Force bool
 	// Record to write onto the revision, for EnsureRevision and Record.
 	Record Record
+	// Verdict of a metric gate that the Record notes; empty where it notes something else.
+	Verdict analysis.Outcome
 	// Pod to delete.
 	Pod *Pod
 	// Why, in a person's words: the note that goes into the log, the event and the transition.

@@ -57,7 +57,7 @@ type pass struct {
 	// few. next is the gate of the wave that is about to be rolled out.
 	judging *reason
 	scarce  string
-	next    *Gate
+	next    *v1alpha1.GateRecord
 
 	stargate, gateway, flags verdict
 	stalled                  *reason

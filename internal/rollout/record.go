@@ -25,7 +25,7 @@ func (p *pass) recordOf(revision string, w *Workload) Record {
 			continue
 		}
 		if record.Applied.IsZero() { // the annotation is lost
-			record.Gate = gateOfStatus(r.Gate)
+			record.Gate = r.Gate
 		}
 		if r.AppliedAt != nil && r.AppliedAt.After(record.Applied) {
 			record.Applied = r.AppliedAt.Time
@@ -104,7 +104,7 @@ func (p *pass) record() {
 				p.keep(name, w, record)
 				continue
 			}
-			p.write(name, w, Record{Applied: record.Applied, Completed: p.w.Now, Template: w.Template.Foreign, Gate: record.Gate.again()},
+			p.write(name, w, Record{Applied: record.Applied, Completed: p.w.Now, Template: w.Template.Foreign, Gate: again(record.Gate)},
 				fmt.Sprintf("%s %s is complete on %s", w.Kind, w.Name, name))
 		case record.Failed.IsZero() || record.Retry != p.w.Plane.Retry:
 			if message := p.evidence(w, record); message != "" {
@@ -168,7 +168,7 @@ func (p *pass) keep(revision string, w *Workload, record Record) {
 	entry := v1alpha1.RevisionRecord{
 		Workload: w.Key(), Revision: revision, Template: record.Template,
 		AppliedAt: optionalTime(record.Applied), CompletedAt: optionalTime(record.Completed), FailedAt: optionalTime(record.Failed), Retry: record.Retry, Message: record.Message, Change: record.Change,
-		Gate: record.Gate.status(),
+		Gate: record.Gate,
 	}
 	p.plan.Records = slices.DeleteFunc(p.plan.Records, func(r v1alpha1.RevisionRecord) bool {
 		return r.Revision == revision && r.Workload == entry.Workload

@@ -128,7 +128,7 @@ type Record struct {
 	// Message says how it failed.
 	Message string
 	// Gate is the metric gate of a wave; nil where the revision is none.
-	Gate *Gate
+	Gate *v1alpha1.GateRecord
 	// Change is the key of the one change that the revision made to the last good configuration; empty where it
 	// made several.
 	Change string
@@ -233,6 +233,8 @@ type Memory struct {
 // Pod is a pod as observed.
 type Pod struct {
 	Name, UID, ResourceVersion, Node string
+	// IP is the address that its kubelet reports; empty before it does.
+	IP string
 	Template
 	// Updated: the pod is of the workload's present template.
 	Updated bool

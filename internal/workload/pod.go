@@ -16,6 +16,7 @@ func Active(pod *corev1.Pod) bool {
 func (r *Reader) Pod(pod *corev1.Pod, updated bool) rollout.Pod {
 	observed := rollout.Pod{
 		Name: pod.Name, UID: string(pod.UID), ResourceVersion: pod.ResourceVersion, Node: pod.Spec.NodeName,
+		IP:          pod.Status.PodIP,
 		Template:    r.Template(&pod.Spec),
 		Updated:     updated,
 		Created:     pod.CreationTimestamp.Time,

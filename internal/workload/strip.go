@@ -165,7 +165,7 @@ func stripPod(pod *corev1.Pod) {
 		pod.Spec, pod.Status = corev1.PodSpec{}, corev1.PodStatus{}
 		return
 	}
-	kept := corev1.PodStatus{Phase: pod.Status.Phase}
+	kept := corev1.PodStatus{Phase: pod.Status.Phase, PodIP: pod.Status.PodIP}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady || c.Type == corev1.PodScheduled {
 			c.Message, c.LastProbeTime = "", metav1.Time{}

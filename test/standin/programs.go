@@ -19,6 +19,8 @@ type process struct {
 	file  []byte // nil: it was given none
 	flags []lbconfig.Place
 	env   map[string]string
+	// counters of its metrics.
+	counters map[string]float64
 }
 
 const pathArgument = "--lb-config-path"

@@ -55,6 +55,7 @@ type Behaviour struct {
 	PullFails     bool   // the image cannot be had
 	Unready       bool   // the container runs and is not ready
 	UnreadyDrain  bool   // not ready from the wish to end it on; otherwise ready to the end
+	NoMetrics     bool   // the connection to its metrics is refused
 	Stuck         bool   // never ends, whatever the grace period
 	Crash         string // the words with which the container exits, at once and whenever it starts; empty: it runs
 }

@@ -62,7 +62,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	logf.SetLogger(log)
 
 	var err error
-	env, err = testenv.Start(ctx, testenv.Options{ControllerManager: true})
+	env, err = testenv.Start(ctx, testenv.Options{ControllerManager: true, Controllers: []string{"endpointslice-controller", "resourcequota-controller"}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return env.Stop() })
 	admin, err = client.New(env.Config, client.Options{Scheme: scheme()})
@@ -117,7 +117,7 @@ func startManager(ctx context.Context, agent string, configure ...func(*rest.Con
 	mgr, err := ctrl.NewManager(config, options)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(index.Setup(ctx, mgr.GetFieldIndexer())).To(Succeed())
-	Expect(controllers.Setup(ctx, mgr, controllers.Options{Releases: releases, SkipNameValidation: true})).To(Succeed())
+	Expect(controllers.Setup(ctx, mgr, controllers.Options{Releases: releases, MetricsTransport: kubelet.MetricsTransport(), SkipNameValidation: true})).To(Succeed())
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(running) }()
