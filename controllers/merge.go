@@ -70,57 +70,24 @@ func (g *gatherer) remember(m *merged) {
 	g.memory.admitted = admitted
 }
 
-// Strengths of a claim to a model.
-const (
-	mayHaveIt = iota + 1
-	hadIt
-)
-
 // incumbents are, for each model, those with the best claim to it: the one that had it at the last merge or, where
 // this process has merged nothing yet, by the policies' status.
 func (g *gatherer) incumbents(policies []acceptedPolicy) map[types.UID]sets.Set[string] {
 	plane := client.ObjectKeyFromObject(g.plane).String()
-	best := map[string]int{}
-	claims := make([]map[string]int, len(policies))
+	claims := make([]effective.Claims, len(policies))
 	for i := range policies {
-		claims[i] = claimsOf(&policies[i], plane)
+		claims[i] = effective.ClaimsOf(&policies[i].Status, plane)
 		for j := range policies[i].spec.Models {
-			name := policies[i].spec.Models[j].Name
-			if g.memory.owners[name] == policies[i].UID {
-				claims[i][name] = hadIt + 1
+			if name := policies[i].spec.Models[j].Name; g.memory.owners[name] == policies[i].UID {
+				claims[i][name] = effective.HasIt
 			}
-			best[name] = max(best[name], claims[i][name])
 		}
 	}
 	incumbents := make(map[types.UID]sets.Set[string], len(policies))
-	for i := range policies {
-		models := sets.New[string]()
-		for name, claim := range claims[i] {
-			if claim == best[name] {
-				models.Insert(name)
-			}
-		}
+	for i, models := range effective.Incumbents(claims) {
 		incumbents[policies[i].UID] = models
 	}
 	return incumbents
-}
-
-// claimsOf reads from a policy's status which models were its own on the plane.
-func claimsOf(policy *acceptedPolicy, plane string) map[string]int {
-	claims := map[string]int{}
-	if policy.Status.Plane != plane {
-		return claims
-	}
-	for i := range policy.Status.Models {
-		switch m := &policy.Status.Models[i]; m.State {
-		case v1alpha1.ModelConflict:
-		case v1alpha1.ModelPending:
-			claims[m.Name] = mayHaveIt
-		default:
-			claims[m.Name] = hadIt
-		}
-	}
-	return claims
 }
 
 // running are the models of the policy that are in effect: those that there was room for at the last merge or, in a

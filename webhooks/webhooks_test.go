@@ -194,7 +194,7 @@ func TestModelOfTwoPoliciesStaysWithTheOneThatHasIt(t *testing.T) {
 		return p
 	}
 	younger := func(p *v1alpha1.RoutingPolicy) *v1alpha1.RoutingPolicy { p.CreationTimestamp = later; return p }
-	const keepsIt, losesIt = "this policy has it and keeps it", `policy nvcf/other has model "a" already and keeps it`
+	const keepsIt, losesIt = "this policy has it and keeps it", `model "a" stays with policy nvcf/other`
 	for name, test := range map[string]struct {
 		reviewed, other *v1alpha1.RoutingPolicy
 		warning         string

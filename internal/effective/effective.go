@@ -241,7 +241,7 @@ func (m *merger) result(config render.Config) Result {
 func because(winner, loser claim) string {
 	switch {
 	case winner.incumbent() && !loser.incumbent():
-		return "from which it was last rolled out"
+		return "which has it already"
 	case winner.policy.Created.Before(loser.policy.Created):
 		return "which is older"
 	default:

@@ -74,7 +74,7 @@ func TestTheOwnerOfAModel(t *testing.T) {
 		"the incumbent keeps it whatever its age": {
 			[]Policy{policy("young", 2, "m").incumbentOf("m"), policy("old", 1, "m")},
 			map[string]string{"m": "young"},
-			map[string][]string{"old": {`model "m" stays with policy ns/young, from which it was last rolled out; remove the model from one of the two policies`}},
+			map[string][]string{"old": {`model "m" stays with policy ns/young, which has it already; remove the model from one of the two policies`}},
 		},
 		"an incumbent of another model has no better claim": {
 			[]Policy{policy("young", 2, "m", "n").incumbentOf("n"), policy("old", 1, "m")},

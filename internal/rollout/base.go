@@ -208,17 +208,18 @@ func (p *pass) stuck(w *Workload) *Pod {
 	return nil
 }
 
-// stageOf tells a rollout of flags from one of the base by comparing what is in the template with what pods run.
+// stageOf tells a rollout of flags from one of the base by comparing what is in the template with what was complete
+// last.
 func (p *pass) stageOf(sg *Workload) {
+	good := p.lastGood(sg)
+	if good == nil {
+		return
+	}
 	given := p.w.Revisions[sg.Template.Revision].Flags
-	for i := range sg.Pods {
-		runs := p.w.Revisions[sg.Pods[i].Revision].Flags
-		switch {
-		case runs.Difference(given).Len() > 0:
-			p.plan.Stage = v1alpha1.StageWithdrawFlags
-			return
-		case given.Difference(runs).Len() > 0:
-			p.plan.Stage = v1alpha1.StageFlags
-		}
+	switch {
+	case good.Flags.Difference(given).Len() > 0:
+		p.plan.Stage = v1alpha1.StageWithdrawFlags
+	case given.Difference(good.Flags).Len() > 0:
+		p.plan.Stage = v1alpha1.StageFlags
 	}
 }

@@ -66,7 +66,7 @@ var _ = Describe("A plan", func() {
 		Expect(a.code).To(Equal(1), "%+v", a)
 		Expect(a.out).To(ContainSubstring(`model "m": seed: x -> v2`))
 		Expect(a.out).To(ContainSubstring(`model "m": seed "x" -> "v2": every session is placed anew`))
-		Expect(a.out).To(ContainSubstring(`RoutingPolicy ` + s.namespace + `/c: model "k" stays with policy ` + s.namespace + `/b, from which it was last rolled out`))
+		Expect(a.out).To(ContainSubstring(`RoutingPolicy ` + s.namespace + `/c: model "k" stays with policy ` + s.namespace + `/b, which has it already`))
 		Expect(a.out).NotTo(ContainSubstring(`model "k": algorithm`))
 		pruned := s.plan(changed, "--prune")
 		Expect(pruned.out).NotTo(ContainSubstring("stays with policy"))

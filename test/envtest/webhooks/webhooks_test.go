@@ -248,7 +248,7 @@ var _ = Describe("A policy", func() {
 		Expect(admin.Create(ctx, newPlane(ns))).To(Succeed())
 		Expect(admin.Create(ctx, newPolicy(ns, "older", "a", "b"))).To(Succeed())
 		expectWarnings(ctx, newPolicy(ns, "newer", "b", "c"),
-			ContainSubstring(`spec.models[0]: policy %s/older has model "b" already and keeps it`, ns))
+			ContainSubstring(`spec.models[0]: model "b" stays with policy %s/older`, ns))
 	})
 
 	It("is warned of fields that the running release does not know", func(ctx context.Context) {
