@@ -28,7 +28,8 @@ func TestARevisionCarriesWhatBecameOfEachWorkload(t *testing.T) {
 	}
 	second := &rollout.Step{
 		Workload: &rollout.Workload{Kind: "Deployment", Name: "llm-api-gateway-eu"},
-		Record:   rollout.Record{Applied: at, Completed: at.Add(time.Minute), Template: "abc", Failed: at.Add(time.Hour), Retry: "1", Message: "why"},
+		Record: rollout.Record{Applied: at, Completed: at.Add(time.Minute), Template: "abc", Failed: at.Add(time.Hour), Retry: "1", Message: "why",
+			Gate: &v1alpha1.GateRecord{Before: "llm-stargate-a", RequestsBefore: 100, ServerErrorsBefore: 1, Failed: true}},
 	}
 	text, err := encodeRecords(withRecord(seen.Records, second))
 	if err != nil {

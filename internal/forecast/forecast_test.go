@@ -215,3 +215,22 @@ func TestAForecastHasThePreflightsBeforeTheRollouts(t *testing.T) {
 		t.Errorf("with a pod that is there already: got %q, want %q", got, want[1:])
 	}
 }
+
+func TestGatesPassInAForecastAndTakeTheirTime(t *testing.T) {
+	p := plane(func(s *v1alpha1.RoutingPlaneSpec) {
+		s.Rollout.WaveInterval = &metav1.Duration{}
+		s.Rollout.Analysis = &v1alpha1.RolloutAnalysis{Interval: &metav1.Duration{Duration: 7 * time.Minute}, TooFewSamples: v1alpha1.TooFewSamplesHold}
+	})
+	w := site(t, p, config("a", "b"), release.V3)
+	w.Config = config("a+", "b+")
+	f := forecastOf(t, w)
+	waits := 0
+	for _, event := range f.Events {
+		if event.Workload == "" && event.Takes == 7*time.Minute && strings.Contains(event.Why, "the metrics of wave") {
+			waits++
+		}
+	}
+	if waits != 2 || f.Blocked != "" || f.Stage != v1alpha1.StageSettled {
+		t.Errorf("stage %s, blocked by %q, %d gates:\n%s", f.Stage, f.Blocked, waits, strings.Join(story(f), "\n"))
+	}
+}

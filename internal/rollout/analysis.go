@@ -3,6 +3,7 @@ package rollout
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/analysis"
@@ -55,40 +56,55 @@ func (p *pass) judge() (bool, error) {
 		return false, nil
 	}
 	sampling := Sampling{
-		Key:      fmt.Sprintf("after %s of %d %q", name, record.Applied.Unix(), p.w.Plane.Retry),
+		Key:      fmt.Sprintf("after %s of %d, %d %q", name, record.Applied.Unix(), p.gatewaysChanged().Unix(), p.w.Plane.Retry),
 		Subjects: subjects(wave, p.w.Revisions[name].File), Revision: name,
 	}
 	figures := p.follow(sampling)
 	what := fmt.Sprintf("wave %d (%s)", p.w.Revisions[name].Wave, unitNames(render.Units(wave)))
-	if r := p.notBefore(figures.Since.Add(settings.Interval), ReasonAnalysis, fmt.Sprintf("the metrics of %s, over spec.rollout.analysis.interval", what)); r != nil || !sg.settled() {
-		p.judging = r
+	metrics := "the metrics of " + what
+	p.judging = p.notBefore(figures.Since.Add(settings.Interval), ReasonAnalysis, metrics+", over spec.rollout.analysis.interval")
+	if p.judging == nil && slices.ContainsFunc(p.workloads(), func(w *Workload) bool { return !w.settled() }) {
+		p.judging = &reason{reason: ReasonAnalysis, message: metrics + ", once every workload is rolled out"}
+	}
+	if p.judging != nil {
 		return false, nil
 	}
 
-	p.plan.Sampling = nil
-	verdict := settings.Judge(analysis.Counts{Requests: float64(record.Gate.RequestsBefore), Errors: float64(record.Gate.ServerErrorsBefore)}, &figures)
-	gate := *record.Gate
-	switch {
-	case verdict.Outcome == analysis.Failed:
-		gate.Failed = true
-		record.Gate, record.Change = &gate, ""
-		record.Failed, record.Retry, record.Message = p.w.Now, p.w.Plane.Retry, fmt.Sprintf("the metrics of %s: %s", what, verdict.Figures)
-		p.flags = verdictOf(ReasonAnalysisFailed, record.Message)
-		p.write(name, sg, record, fmt.Sprintf("%s failed on %s %s: %s", name, sg.Kind, sg.Name, record.Message))
-		p.plan.Steps[len(p.plan.Steps)-1].Verdict = verdict.Outcome
-	case verdict.Outcome == analysis.TooFew && settings.Hold:
-		p.judging = &reason{reason: ReasonAnalysis, message: fmt.Sprintf("the metrics of %s: too few samples, and spec.rollout.analysis.tooFewSamples is Hold", what)}
-		p.scarce, p.plan.Sampling = verdict.Figures, []Sampling{sampling}
-	default:
-		gate.PassedAt = optionalTime(p.w.Now)
-		record.Gate = &gate
-		p.write(name, sg, record, fmt.Sprintf("%s passes: %s", what, verdict.Figures))
-		p.plan.Steps[len(p.plan.Steps)-1].Verdict = verdict.Outcome
+	before := analysis.Counts{Requests: float64(record.Gate.RequestsBefore), Errors: float64(record.Gate.ServerErrorsBefore)}
+	found := settings.Judge(before, &figures)
+	if found.Outcome == analysis.TooFew && settings.Hold {
+		p.judging = &reason{reason: ReasonAnalysis, message: metrics + ": too few samples, and spec.rollout.analysis.tooFewSamples is Hold"}
+		p.scarce = found.Figures
+		return false, nil
 	}
+	p.plan.Sampling = nil // it is over
+	gate := *record.Gate
+	record.Gate = &gate
+	why := fmt.Sprintf("%s passes: %s", what, found.Figures)
+	if found.Outcome == analysis.Failed {
+		gate.Failed = true
+		record.Failed, record.Retry, record.Message, record.Change = p.w.Now, p.w.Plane.Retry, metrics+": "+found.Figures, ""
+		p.flags = verdict{reason: ReasonAnalysisFailed, message: record.Message}
+		why = fmt.Sprintf("%s failed on %s %s: %s", name, sg.Kind, sg.Name, record.Message)
+	} else {
+		gate.PassedAt = optionalTime(p.w.Now)
+	}
+	p.write(name, sg, record, why)
+	p.plan.Steps[len(p.plan.Steps)-1].Verdict = found.Outcome
 	return false, nil
 }
 
-func verdictOf(why, message string) verdict { return verdict{reason: why, message: message} }
+// gatewaysChanged is when the last rollout of a gateway was complete. With it the memory went, so that what was counted
+// before says nothing.
+func (p *pass) gatewaysChanged() (last time.Time) {
+	for i := range p.w.Gateways {
+		g := &p.w.Gateways[i]
+		if t := p.recordOf(g.Template.Revision, g).Completed; t.After(last) {
+			last = t
+		}
+	}
+	return last
+}
 
 // judged ends the pass while a wave is being judged.
 func (p *pass) judged() bool {
@@ -97,7 +113,7 @@ func (p *pass) judged() bool {
 		return false
 	}
 	p.plan.Stage = v1alpha1.StageFlags
-	p.flags = verdictOf(r.reason, r.message)
+	p.flags = verdict{reason: r.reason, message: r.message}
 	if p.scarce != "" {
 		p.flags.message += ": " + p.scarce // not waited for in as many words, since it changes with every look
 	}

@@ -366,6 +366,29 @@ func TestARestartOfTheOperatorBeginsTheIntervalAnewAndKeepsWhatWasCountedBefore(
 	}
 }
 
+func TestARolloutOfTheGatewayBeginsTheIntervalAnew(t *testing.T) {
+	s := gated(affine("a"))
+	s.untilJudging(t)
+	s.now = s.now.Add(4 * time.Minute)
+	s.traffic = counting(noHints)
+	s.pass(t)
+	s.gateways[0].change(func(to *template) { to.foreign = "upgraded" })
+	for range 60 { // of which every look counts sessions without hints
+		for _, move := range s.moves(s.gateways[0]) {
+			move()
+			break
+		}
+		s.now = s.now.Add(time.Second)
+		s.pass(t)
+	}
+	s.now = s.now.Add(time.Minute)
+	if plan := s.pass(t); plan.Waiting == nil || plan.Waiting.Until == nil || plan.Waiting.Until.Time.Before(s.now.Add(3*time.Minute)) {
+		t.Errorf("waits for %+v, want an interval from the upgrade of the gateway on", plan.Waiting)
+	}
+	s.traffic = counting(well)
+	wantCondition(t, s.settle(t), v1alpha1.ConditionReady, "True", ReasonSettled)
+}
+
 func TestMetricsThatCannotBeReadAreAWarning(t *testing.T) {
 	s := gated(affine("a"))
 	s.traffic = func(Sampling) analysis.Figures {
