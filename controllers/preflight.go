@@ -26,6 +26,8 @@ import (
 // loadLine is what Stargate logs once it has loaded its file, among other words.
 const loadLine = "load balancer config loaded"
 
+const longestPreflight = 30 * 24 * time.Hour
+
 // preflights observes the plane's preflight pods.
 func (g *gatherer) preflights(seenPods sets.Set[types.UID]) error {
 	w := &g.seen.world
@@ -91,8 +93,8 @@ func (e *executor) startPreflight(ctx context.Context, step *rollout.Step) error
 		Namespace: plane.Namespace,
 		Plane:     *metav1.NewControllerRef(plane, v1alpha1.GroupVersion.WithKind("RoutingPlane")),
 		Revision:  step.Revision, Template: step.Workload.Template.Foreign, Container: step.Workload.Container,
-		// Longer than the planner waits for it, and for the one that it is compared with.
-		Deadline: 2*e.seen.world.Plane.ProgressDeadline + time.Minute,
+		// Longer than the planner waits for it, and for the one that it is compared with, within what Kubernetes takes.
+		Deadline: 2*min(e.seen.world.Plane.ProgressDeadline, longestPreflight) + time.Minute,
 	})
 	err = e.Create(ctx, pod.DeepCopy(), client.FieldOwner(workload.FieldManager))
 	if apierrors.IsAlreadyExists(err) {

@@ -182,6 +182,43 @@ func TestARefusedFileCostsNoReplica(t *testing.T) {
 	})
 }
 
+func TestASingleExitIsNoAnswer(t *testing.T) {
+	s := preflighted(t, v1alpha1.KindDeployment, plain("a"))
+	s.plane.QuietPeriod = 0
+	s.configure(tuned("a", 3))
+	s.pass(t)
+	s.preflights[0].restarts = crashLoop - 1
+	wantCondition(t, s.pass(t), v1alpha1.ConditionReconciling, "True", ReasonPreflight)
+	wantRollouts(t, s, 0, 0)
+	if len(s.preflights) != 1 {
+		t.Errorf("%d preflight pods: compares already", len(s.preflights))
+	}
+	s.preflights[0].ready = true // it has loaded the file, whatever it did before and does next
+	s.preflights[0].restarts = crashLoop + 1
+	s.pass(t)
+	wantRollouts(t, s, 1, 0)
+}
+
+func TestAComparisonThatIsNotToBeHadIsWaitedForOnceMore(t *testing.T) {
+	s := preflighted(t, v1alpha1.KindDeployment, plain("a"))
+	s.plane.QuietPeriod = 0
+	s.configure(tuned("a", 3))
+	s.pass(t)
+	s.preflights[0].restarts = crashLoop
+	s.preflight.pending = true
+	compares := s.now
+	for s.stargate.rollouts == 0 && s.now.Sub(compares) < time.Hour {
+		s.pass(t)
+		s.now = s.now.Add(time.Second)
+	}
+	if waited := s.now.Sub(compares); waited < s.plane.ProgressDeadline || waited > s.plane.ProgressDeadline+time.Minute {
+		t.Errorf("goes without after %s", waited)
+	}
+	if said := strings.Join(s.log, "\n"); !strings.Contains(said, "no comparison with the last good one") {
+		t.Errorf("does not say why: %s", said)
+	}
+}
+
 func TestARetryGoesThroughThePreflightAgain(t *testing.T) {
 	s := preflighted(t, v1alpha1.KindDeployment, plain("a"))
 	bad := true
