@@ -22,7 +22,8 @@ var interlocks = map[string]bool{rollout.ReasonMemoryOff: true, rollout.ReasonSt
 
 // planeMetrics are the metrics of planes. They go with the plane.
 type planeMetrics struct {
-	stage, ready, flags, models   *prometheus.GaugeVec
+	stage, ready, stalled         *prometheus.GaugeVec
+	flags, models                 *prometheus.GaugeVec
 	transitions, failures, locked *prometheus.CounterVec
 	verdicts                      *prometheus.CounterVec
 	rollouts                      *prometheus.HistogramVec
@@ -40,6 +41,7 @@ func planeMetricsOn(registry prometheus.Registerer) *planeMetrics {
 	return &planeMetrics{
 		stage:         gauge("plane_stage", "1 for the stage that the plane is in, 0 for the others.", "stage"),
 		ready:         gauge("plane_ready", "1 where the plane is in effect as specified."),
+		stalled:       gauge("plane_stalled", "1 where only a person gets the plane further."),
 		flags:         gauge("plane_flags", "Units of lastClusterAffinity flags: desired, and on in every Stargate pod.", "state"),
 		models:        gauge("plane_models", "Models in the effective configuration."),
 		lastInterlock: gauge("plane_interlocked", "1 while flags that are asked for must not be on."),
@@ -75,6 +77,7 @@ func (p *planeMetrics) observe(plane *v1alpha1.RoutingPlane, done []rollout.Step
 		p.transitions.WithLabelValues(of(string(status.Stage))...).Inc()
 	}
 	p.ready.WithLabelValues(of()...).Set(number(meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady)))
+	p.stalled.WithLabelValues(of()...).Set(number(meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionStalled)))
 	p.flags.WithLabelValues(of("desired")...).Set(float64(status.Flags.Desired))
 	p.flags.WithLabelValues(of("on")...).Set(float64(status.Flags.On))
 	p.models.WithLabelValues(of()...).Set(float64(status.Models))
@@ -95,6 +98,9 @@ func (p *planeMetrics) observe(plane *v1alpha1.RoutingPlane, done []rollout.Step
 		case step.Kind == rollout.StepApply || step.Kind == rollout.StepLetGo:
 			m.started[step.Workload.Key()] = now
 		case step.Kind == rollout.StepRecord && !step.Record.Failed.IsZero():
+			if !step.Record.Failed.Equal(now) {
+				break // of a failure that is known, whose it is
+			}
 			p.failures.WithLabelValues(of()...).Inc()
 			delete(m.started, step.Workload.Key())
 		case step.Kind == rollout.StepRecord:
@@ -117,7 +123,7 @@ func (p *planeMetrics) forget(plane types.NamespacedName) {
 	labels := prometheus.Labels{"namespace": plane.Namespace, "plane": plane.Name}
 	for _, vector := range []interface {
 		DeletePartialMatch(prometheus.Labels) int
-	}{p.stage, p.ready, p.flags, p.models, p.lastInterlock, p.transitions, p.failures, p.locked, p.verdicts, p.rollouts} {
+	}{p.stage, p.ready, p.stalled, p.flags, p.models, p.lastInterlock, p.transitions, p.failures, p.locked, p.verdicts, p.rollouts} {
 		vector.DeletePartialMatch(labels)
 	}
 }
