@@ -321,11 +321,27 @@ func outageBudget(t *testing.T) int {
 }
 
 func TestEveryReachableStateKeepsTheInvariantsAndReachesTheEnd(t *testing.T) {
+	budget := outageBudget(t)
 	ends := map[string]struct {
-		start func(testing.TB, string) *site
-		goal  func(*site, *Plan) bool
+		start  func(testing.TB, string) *site
+		budget int
+		goal   func(*site, *Plan) bool
 	}{
-		"flags come on": {small, done},
+		"flags come on": {small, budget, done},
+		"one of two changes fails": {
+			func(t testing.TB, kind string) *site {
+				s := small(t, kind)
+				s.setModels(fleet(2, 1)...)
+				s.settle(t)
+				s.refuses = poisoned(2, "b")
+				s.setModels(fleet(2, 2)...)
+				return s
+			},
+			0, // an outage would end with other policies
+			func(s *site, plan *Plan) bool {
+				return done(s, plan) && len(plan.Held) == 1 && maps.Equal(s.runs(), map[string]uint64{"a": 2, "b": 1})
+			},
+		},
 		"the plane goes": {
 			func(t testing.TB, kind string) *site {
 				s := small(t, kind)
@@ -333,15 +349,15 @@ func TestEveryReachableStateKeepsTheInvariantsAndReachesTheEnd(t *testing.T) {
 				s.plane.Deleted = s.now
 				return s
 			},
+			budget,
 			func(s *site, _ *Plan) bool { return s.planeGone },
 		},
 	}
-	budget := outageBudget(t)
 	for _, end := range slices.Sorted(maps.Keys(ends)) {
 		for _, kind := range []string{v1alpha1.KindDeployment, v1alpha1.KindStatefulSet} {
 			t.Run(end+", "+kind, func(t *testing.T) {
-				found := explore(t, ends[end].start(t, kind), budget, ends[end].goal)
-				t.Logf("explored %d states and %d transitions with up to %d outages", found.states, found.transitions, budget)
+				found := explore(t, ends[end].start(t, kind), ends[end].budget, ends[end].goal)
+				t.Logf("explored %d states and %d transitions with up to %d outages", found.states, found.transitions, ends[end].budget)
 			})
 		}
 	}

@@ -3,6 +3,7 @@ package rollout
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -529,6 +530,70 @@ func TestNoInterleavingBreaksAnInvariant(t *testing.T) {
 			s.wander(t, random, 400, people(s))
 			s.drains = nil
 			s.heal()
+			plan := s.settle(t)
+			wantCondition(t, plan, v1alpha1.ConditionReady, "True", ReasonSettled)
+			if t.Failed() {
+				t.Log(s.describe())
+			}
+		})
+	}
+}
+
+// Longer walks through a bigger world, with two gateways that come and go, files that Stargate refuses for reasons that
+// nobody knows beforehand, and a clock that jumps. ROLLOUT_WALKS sets how many; the seed is in the test's name.
+func TestLongWalksThroughABiggerWorldBreakNoInvariant(t *testing.T) {
+	walks := 12
+	if testing.Short() {
+		walks = 2
+	}
+	if env := os.Getenv("ROLLOUT_WALKS"); env != "" {
+		var err error
+		if walks, err = strconv.Atoi(env); err != nil {
+			t.Fatalf("ROLLOUT_WALKS: %v", err)
+		}
+	}
+	for seed := range walks {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			random := rand.New(rand.NewPCG(uint64(seed), 2))
+			s := newSite(fleet(6, 1)...)
+			second := &workload{kind: v1alpha1.KindDeployment, name: "llm-second-gateway", replicas: 2, number: 1, version: 1, template: template{image: "gateway:1.0.0"}}
+			s.gateways = append(s.gateways, second)
+			if seed%2 == 1 {
+				s.stargate.kind = v1alpha1.KindStatefulSet
+			}
+			s.plane.GatewayWarmup, s.plane.WaveInterval = time.Duration(seed%3)*time.Minute, time.Duration(seed%2)*time.Minute
+			s.plane.Preflight = seed%4 == 3
+			s.stargate.replicas = 4
+			s.drains = func() bool { return random.IntN(6) == 0 }
+			s.owners = map[string]string{"a": "policy x/one", "b": "policy x/one", "c": "policy x/two", "d": "policy x/two", "e": "policy x/three", "f": "policy x/four"}
+			more := append(people(s),
+				func(r *rand.Rand) {
+					models := fleet(1+r.IntN(6), 1)
+					for i := range models {
+						models[i].MaxQueued = new(int64(1 + r.IntN(3)))
+						models[i].LastClusterAffinity = new(r.IntN(2) == 0)
+					}
+					s.configure(models...)
+				},
+				func(r *rand.Rand) { s.refuses = poisoned(2, string(rune('a'+r.IntN(6))), string(rune('a'+r.IntN(6)))) },
+				func(*rand.Rand) { s.refuses = nil },
+				func(r *rand.Rand) { s.plane.Retry = strconv.Itoa(r.IntN(3)) },
+				func(r *rand.Rand) { s.now = s.now.Add(time.Duration(r.IntN(7200)-3600) * time.Second) },
+				func(*rand.Rand) {
+					if len(s.gateways) == 2 {
+						s.gateways = s.gateways[:1]
+					} else {
+						s.gateways = append(s.gateways, second)
+					}
+				},
+			)
+			s.wander(t, random, 4000, more)
+			s.drains, s.refuses = nil, nil
+			s.heal()
+			for _, p := range second.pods {
+				p.stuck = false
+			}
 			plan := s.settle(t)
 			wantCondition(t, plan, v1alpha1.ConditionReady, "True", ReasonSettled)
 			if t.Failed() {
