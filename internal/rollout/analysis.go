@@ -56,7 +56,7 @@ func (p *pass) judge() (bool, error) {
 		return false, nil
 	}
 	sampling := Sampling{
-		Key:      fmt.Sprintf("after %s of %d, %d %q", name, record.Applied.Unix(), p.gatewaysChanged().Unix(), p.w.Plane.Retry),
+		Key:      fmt.Sprintf("after %s, gateways of %d", name, p.gatewaysChanged().Unix()),
 		Subjects: subjects(wave, p.w.Revisions[name].File), Revision: name,
 	}
 	figures := p.follow(sampling)

@@ -333,6 +333,9 @@ func TestPausedWithdrawsNothingAndSaysSo(t *testing.T) {
 	if !strings.Contains(plan.Waiting.For, "going back") {
 		t.Errorf("does not say what it would do: %s", plan.Waiting.For)
 	}
+	if len(plan.Sampling) != 0 {
+		t.Errorf("judges again what has failed: %+v", plan.Sampling)
+	}
 	t.Run("and a retry judges it where it is", func(t *testing.T) {
 		s := s.clone()
 		s.plane.Paused, s.plane.Retry = false, "please"
@@ -340,10 +343,45 @@ func TestPausedWithdrawsNothingAndSaysSo(t *testing.T) {
 		plan := s.settle(t)
 		wantCondition(t, plan, v1alpha1.ConditionReady, "True", ReasonSettled)
 		wantRollouts(t, s, 0, 0)
+		for _, record := range plan.Records {
+			if gate := record.Gate; gate != nil && (gate.Failed || gate.PassedAt == nil) {
+				t.Errorf("the gate is recorded as %+v", gate)
+			}
+		}
 	})
 	s.plane.Paused = false
 	wantCondition(t, s.settle(t), v1alpha1.ConditionStalled, "True", ReasonAnalysisFailed)
 	wantRollouts(t, s, 1, 0)
+}
+
+func TestNothingIsCountedBeforeAWaveWhilePaused(t *testing.T) {
+	s := gated(affine("a"))
+	s.settle(t)
+	s.plane.Waves = []intstr.IntOrString{intstr.FromInt32(1)}
+	s.configure(affine("a"), affine("b"), affine("c"))
+	s.untilJudging(t)
+	s.plane.Paused = true
+	plan := s.settle(t)
+	wantCondition(t, plan, v1alpha1.ConditionReconciling, "True", ReasonPaused)
+	if len(plan.Sampling) != 0 {
+		t.Errorf("counts for a wave that does not come: %+v", plan.Sampling)
+	}
+}
+
+func TestNoVerdictFallsWhileSomebodyRollsAWorkload(t *testing.T) {
+	s := gated(affine("a"))
+	s.traffic = counting(failing)
+	s.untilJudging(t)
+	s.now = s.now.Add(s.plane.Analysis.Interval)
+	s.stargate.change(func(to *template) { to.image = "router:0.22.1" })
+	s.reset()
+	plan := s.pass(t)
+	if wantCondition(t, plan, v1alpha1.ConditionReconciling, "True", ReasonRollingOut); len(plan.Steps) != 0 {
+		t.Errorf("plans %+v", plan.Steps)
+	}
+	s.traffic = counting(well)
+	wantCondition(t, s.settle(t), v1alpha1.ConditionReady, "True", ReasonSettled)
+	wantRollouts(t, s, 0, 0)
 }
 
 func TestARestartOfTheOperatorBeginsTheIntervalAnewAndKeepsWhatWasCountedBefore(t *testing.T) {
