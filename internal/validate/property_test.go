@@ -172,24 +172,31 @@ func TestAPolicyIsRefusedExactlyWhenStargateWouldRefuseItsFile(t *testing.T) {
 }
 
 func TestWhatIsAcceptedRendersAFileThatEveryGenerationAccepts(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		spec := drawPolicy(t)
-		spec.Models = slices.DeleteFunc(spec.Models, func(m v1alpha1.Model) bool {
-			one := v1alpha1.RoutingPolicySpec{PlaneRef: spec.PlaneRef, Models: []v1alpha1.Model{m}}
-			return len(validate.Policy(&one, root)) > 0
-		})
-		if errs := validate.Policy(&spec, root); len(errs) > 0 {
-			t.Fatalf("models that are accepted one by one are refused together: %v", errs)
-		}
-		config := render.Config{DefaultAlgorithm: v1alpha1.PowerOfN, Models: spec.Models}
-		for g := release.Unsupported; g <= release.Newest; g++ {
-			rendered, err := render.LBConfig(config, render.Desired(config), g)
-			if err != nil {
-				t.Fatalf("%s: %v", g, err)
-			}
-			if _, err := lbconfig.Read(rendered.Data, g); err != nil {
-				t.Fatalf("%s refuses what was accepted: %v\n%s", g, err, rendered.Data)
-			}
-		}
+	rapid.Check(t, acceptedRenders)
+}
+
+// FuzzWhatIsAcceptedRendersAFileThatEveryGenerationAccepts is the same, led by coverage.
+func FuzzWhatIsAcceptedRendersAFileThatEveryGenerationAccepts(f *testing.F) {
+	f.Fuzz(rapid.MakeFuzz(acceptedRenders))
+}
+
+func acceptedRenders(t *rapid.T) {
+	spec := drawPolicy(t)
+	spec.Models = slices.DeleteFunc(spec.Models, func(m v1alpha1.Model) bool {
+		one := v1alpha1.RoutingPolicySpec{PlaneRef: spec.PlaneRef, Models: []v1alpha1.Model{m}}
+		return len(validate.Policy(&one, root)) > 0
 	})
+	if errs := validate.Policy(&spec, root); len(errs) > 0 {
+		t.Fatalf("models that are accepted one by one are refused together: %v", errs)
+	}
+	config := render.Config{DefaultAlgorithm: v1alpha1.PowerOfN, Models: spec.Models}
+	for g := release.Unsupported; g <= release.Newest; g++ {
+		rendered, err := render.LBConfig(config, render.Desired(config), g)
+		if err != nil {
+			t.Fatalf("%s: %v", g, err)
+		}
+		if _, err := lbconfig.Read(rendered.Data, g); err != nil {
+			t.Fatalf("%s refuses what was accepted: %v\n%s", g, err, rendered.Data)
+		}
+	}
 }
