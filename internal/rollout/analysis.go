@@ -83,7 +83,7 @@ func (p *pass) judge() (bool, error) {
 	why := fmt.Sprintf("%s passes: %s", what, found.Figures)
 	if found.Outcome == analysis.Failed {
 		gate.Failed = true
-		record.Failed, record.Retry, record.Message, record.Change = p.w.Now, p.w.Plane.Retry, metrics+": "+found.Figures, ""
+		record.Failed, record.Retry, record.Message = p.w.Now, p.w.Plane.Retry, metrics+": "+found.Figures
 		p.flags = verdict{reason: ReasonAnalysisFailed, message: record.Message}
 		why = fmt.Sprintf("%s failed on %s %s: %s", name, sg.Kind, sg.Name, record.Message)
 	} else {

@@ -288,6 +288,25 @@ func TestAChangeWaitsForTheVerdictAndNotForMoreSamples(t *testing.T) {
 	wantRollouts(t, s, 2, 0)
 }
 
+func TestAChangeThatFailsWhileAWaveIsHeldGoesBack(t *testing.T) {
+	s := gated(affine("a"))
+	s.plane.Analysis.Hold = true
+	s.traffic = counting(quietly)
+	s.settle(t)
+	s.stargate.change(func(to *template) { to.image = "router:0.22.1" }) // since the last good revision was complete
+	s.settle(t)
+	s.refuses = func(r Revision) bool { return strings.Contains(r.Data[render.LBConfigKey], `"poison"`) }
+	s.configure(affine("a"), plain("poison"))
+	s.now = s.now.Add(time.Minute)
+	plan := s.settle(t)
+	wantCondition(t, plan, v1alpha1.ConditionStalled, "True", ReasonRevisionFailed)
+	for _, p := range s.stargate.pods {
+		if !p.ready {
+			t.Errorf("pod %s was left behind\n%s", p.name, s.describe())
+		}
+	}
+}
+
 // untilJudging lets the site go on until a wave is being judged.
 func (s *site) untilJudging(t *testing.T) *Plan {
 	t.Helper()
