@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -24,8 +23,8 @@ type preflightWeather struct {
 	exits   bool   // they exit whatever the file: they lack something
 	evicted bool   // nodes throw them out
 
-	refusal *PreflightRefusal
-	made    int
+	refusal     *PreflightRefusal
+	tries, made int
 }
 
 func (s *site) startPreflight(t testing.TB, step Step) {
@@ -41,6 +40,7 @@ func (s *site) startPreflight(t testing.TB, step Step) {
 	if slices.ContainsFunc(s.preflights, func(p *pod) bool { return p.name == name }) {
 		t.Fatalf("%s is there already", name)
 	}
+	s.preflight.tries++
 	if s.preflight.quota != "" {
 		r := &PreflightRefusal{Revision: step.Revision, Template: step.Workload.Template.Foreign, First: s.now, Last: s.now, Message: s.preflight.quota}
 		if was := s.preflight.refusal; was != nil && was.Revision == r.Revision {
@@ -298,6 +298,9 @@ func TestARefusedPodIsAskedForAgainWhenThereIsRoom(t *testing.T) {
 		s.pass(t)
 		s.now = s.now.Add(time.Second)
 	}
+	if s.preflight.tries != 1 {
+		t.Errorf("asked %d times within half a minute", s.preflight.tries)
+	}
 	s.preflight.quota = ""
 	wantCondition(t, s.settle(t), v1alpha1.ConditionReady, "True", ReasonSettled)
 	if s.preflight.made != 1 || strings.Contains(strings.Join(s.log, "\n"), "without a preflight") {
@@ -362,11 +365,111 @@ func TestAnotherImageIsPreflightedAnew(t *testing.T) {
 	s.plane.QuietPeriod = 0
 	s.configure(tuned("a", 3))
 	s.pass(t)
-	s.preflights[0].ready = true
+	old := s.preflights[0]
+	old.ready = true
 	s.stargate.change(func(to *template) { to.image = "router:0.22.1" })
+	for !s.observe(s.stargate).RolledOut || len(s.stargate.pods) > s.stargate.replicas { // somebody else's rollout, while nobody looks
+		s.moves(s.stargate)[0]()
+	}
+	s.reset()
+	s.pass(t)
+	wantRollouts(t, s, 0, 0)
+	if len(s.preflights) != 2 || !old.terminating || s.preflights[1].template.image != "router:0.22.1" {
+		t.Errorf("the preflight pods are not those of the old image, which goes, and of the new one")
+	}
 	wantCondition(t, s.settle(t), v1alpha1.ConditionReady, "True", ReasonSettled)
 	if s.preflight.made != 2 {
 		t.Errorf("%d preflight pods for two images", s.preflight.made)
+	}
+
+	// What the old image's pods have loaded is not known of the new one's.
+	s.stargate.change(func(to *template) { to.image = "router:0.22.2" })
+	s.settle(t)
+	s.configure(plain("a"))
+	wantCondition(t, s.settle(t), v1alpha1.ConditionReady, "True", ReasonSettled)
+	if s.preflight.made != 3 {
+		t.Errorf("%d preflight pods after the change back", s.preflight.made)
+	}
+}
+
+func TestAFileThatStargateDoesNotReadIsNotPreflighted(t *testing.T) {
+	s := preflighted(t, v1alpha1.KindDeployment, plain("a"))
+	s.stargate.change(func(to *template) { to.path = "/etc/llm-request-router/lb-config.json" })
+	s.settle(t)
+	s.reset()
+	s.configure(tuned("a", 3))
+	s.settle(t)
+	wantRollouts(t, s, 1, 0)
+	if s.preflight.tries != 0 {
+		t.Errorf("%d preflight pods", s.preflight.tries)
+	}
+}
+
+func TestAPlaneSaysThatThePreflightHasNoEffect(t *testing.T) {
+	s := preflighted(t, v1alpha1.KindDeployment, plain("a"))
+	s.preflight.problem = "volume data is the claim data"
+	if plan := s.pass(t); len(plan.Warnings) != 1 || !strings.Contains(plan.Warnings[0], "spec.rollout.preflight has no effect") || len(plan.Steps) > 0 {
+		t.Errorf("warnings %q, steps %v", plan.Warnings, plan.Steps)
+	}
+	s.plane.Preflight = false
+	if plan := s.pass(t); len(plan.Warnings) != 0 {
+		t.Errorf("warns of what is not asked for: %q", plan.Warnings)
+	}
+}
+
+// What is known of preflight pods is put to use as far as it goes, and no further.
+func TestAFailureTakesAComparisonOfTheSameKind(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(w *World, candidate, control *PreflightPod)
+		fails  bool
+	}{
+		"the last good file is loaded where the new one is refused": {func(*World, *PreflightPod, *PreflightPod) {}, true},
+		"the comparison is still to load":                           {func(_ *World, _, control *PreflightPod) { control.Loaded = false }, false},
+		"the comparison is of another template":                     {func(_ *World, _, control *PreflightPod) { control.Made = "other" }, false},
+		"the candidate is of another template":                      {func(_ *World, candidate, _ *PreflightPod) { candidate.Made = "other" }, false},
+		"the candidate exited once":                                 {func(_ *World, candidate, _ *PreflightPod) { candidate.Crash.Restarts = 0 }, false},
+		"the candidate has loaded and then exited":                  {func(_ *World, candidate, _ *PreflightPod) { candidate.Loaded = true }, false},
+		"the candidate was evicted":                                 {func(_ *World, candidate, _ *PreflightPod) { candidate.Ended = "Evicted" }, false},
+		"the candidate is being ended":                              {func(_ *World, candidate, _ *PreflightPod) { candidate.Terminating = true }, false},
+		"the setting is off":                                        {func(w *World, _, _ *PreflightPod) { w.Plane.Preflight = false }, false},
+		"the revision is gone":                                      {func(w *World, candidate, _ *PreflightPod) { delete(w.Revisions, candidate.Revision) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := preflighted(t, v1alpha1.KindDeployment, plain("a"))
+			s.plane.QuietPeriod = 0
+			s.configure(tuned("a", 3))
+			plan := s.pass(t)
+			ensure := plan.Steps[0]
+			if ensure.Kind != StepEnsureRevision || ensure.Record.Change == "" || !ensure.Record.Applied.IsZero() {
+				t.Errorf("the revision is made with %+v", ensure.Record)
+			}
+			w := s.world()
+			candidate := w.Preflight.Pods[0]
+			control := candidate
+			control.Name, control.Revision, control.Loaded = "control", s.stargate.template.revision, true
+			candidate.Started, candidate.Crash = true, &Crash{Container: "router", Restarts: crashLoop, Message: "bad file"}
+			test.change(w, &candidate, &control)
+			w.Preflight.Pods = []PreflightPod{candidate, control}
+			plan, err := Make(w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fails := slices.ContainsFunc(plan.Steps, func(s Step) bool { return s.Kind == StepRecord && !s.Record.Failed.IsZero() })
+			if fails != test.fails {
+				t.Errorf("fails: %v; %v", fails, plan.Notes)
+			}
+		})
+	}
+}
+
+func TestALogIsReadAgainSoon(t *testing.T) {
+	s := preflighted(t, v1alpha1.KindDeployment, plain("a"))
+	s.plane.QuietPeriod = 0
+	s.configure(tuned("a", 3))
+	s.pass(t)
+	s.preflights[0].restarts = 1
+	if plan := s.pass(t); plan.Requeue.After(s.now.Add(preflightPoll)) || plan.Requeue.IsZero() {
+		t.Errorf("looks again at %s, in %s", plan.Requeue, plan.Requeue.Sub(s.now))
 	}
 }
 
@@ -441,19 +544,10 @@ func TestEveryReachableStateWithPreflightsKeepsTheInvariantsAndReachesTheEnd(t *
 	if os.Getenv("ROLLOUT_OUTAGES") != "" {
 		budget = outageBudget(t)
 	}
-	ends := map[string]func(testing.TB, string) *site{
-		"flags come on": func(t testing.TB, kind string) *site {
-			s := small(t, kind)
-			s.plane.Preflight = true
-			return s
-		},
-	}
-	for _, end := range slices.Sorted(maps.Keys(ends)) {
-		for _, kind := range []string{v1alpha1.KindDeployment, v1alpha1.KindStatefulSet} {
-			t.Run(end+", "+kind, func(t *testing.T) {
-				found := explore(t, ends[end](t, kind), budget, done)
-				t.Logf("explored %d states and %d transitions with up to %d outages", found.states, found.transitions, budget)
-			})
-		}
-	}
+	kinds(t, func(t *testing.T, kind string) {
+		s := small(t, kind)
+		s.plane.Preflight = true
+		found := explore(t, s, budget, done)
+		t.Logf("explored %d states and %d transitions with up to %d outages", found.states, found.transitions, budget)
+	})
 }
