@@ -175,6 +175,9 @@ func TestAWindowCountsWhatHappensInIt(t *testing.T) {
 			want: Counts{Requests: 21, Errors: 1}},
 		"an old pod that can be read only now begins there": {looks: [][]Look{{unread("1")}, {pod("1", old, requests(500, 0))}, {pod("1", old, requests(501, 0))}},
 			want: Counts{Requests: 1}},
+		"a pod that is there at the first look begins there, whatever the clock of the API server said when it came": {
+			looks: [][]Look{{pod("1", young, requests(500, 0))}, {pod("1", young, requests(501, 0))}},
+			want:  Counts{Requests: 1}},
 		"a pod that went keeps what it counted": {looks: [][]Look{{pod("1", old, requests(10, 0))}, {pod("1", old, requests(30, 0))}, {}},
 			want: Counts{Requests: 20}},
 		"a pod that could not be read once goes on from before": {looks: [][]Look{{pod("1", old, requests(10, 0))}, {unread("1")}, {pod("1", old, requests(30, 0))}},

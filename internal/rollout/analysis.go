@@ -121,13 +121,17 @@ func (p *pass) judged() bool {
 	return true
 }
 
-// unjudged are the flags that the revision switched on and whose metrics have not been judged yet. Nothing is where the
-// gate is off.
+// unjudged are the flags that the revision switched on and whose metrics have not been judged yet. There are none where
+// the gate is off, and none once the revision before is gone: it is what would be gone back to, and kept until then.
 func (p *pass) unjudged(revision string, record Record) render.Flags {
 	if p.w.Plane.Analysis == nil || record.Gate == nil || record.Gate.PassedAt != nil {
 		return nil
 	}
-	return p.w.Revisions[revision].Flags.Difference(p.w.Revisions[record.Gate.Before].Flags)
+	before, there := p.w.Revisions[record.Gate.Before]
+	if !there {
+		return nil
+	}
+	return p.w.Revisions[revision].Flags.Difference(before.Flags)
 }
 
 // undecided holds whatever would disturb the figures and can wait. Once only more samples would help, it goes on.
@@ -160,8 +164,8 @@ func (p *pass) gateOf() *v1alpha1.GateRecord {
 		return p.next
 	}
 	current := p.w.Stargate.Template.Revision
-	record, failed := p.failed(current, &p.w.Stargate)
-	if failed || p.unjudged(current, record).Len() == 0 {
+	record := p.recordOf(current, &p.w.Stargate)
+	if p.unjudged(current, record).Len() == 0 {
 		return nil
 	}
 	return again(record.Gate)

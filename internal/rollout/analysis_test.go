@@ -333,10 +333,36 @@ func TestAWithdrawalDoesNotWaitForTheVerdict(t *testing.T) {
 	s.configure(plain("a"), affine("b"))
 	s.now = s.now.Add(time.Second)
 	plan := s.pass(t)
-	if plan.Stage != v1alpha1.StageWithdrawFlags {
+	if plan.Stage != v1alpha1.StageWithdrawFlags || s.stargate.rollouts != 1 {
 		t.Errorf("stage %s, want the flag to go at once; waits for %+v", plan.Stage, plan.Waiting)
 	}
 	wantCondition(t, s.settle(t), v1alpha1.ConditionReady, "True", ReasonSettled)
+}
+
+func TestWhatAWaveWithdrawalLeavesIsNotJudgedOnceTheHistoryIsGone(t *testing.T) {
+	s := gated(affine("a"), affine("b"))
+	s.plane.Waves = []intstr.IntOrString{intstr.FromInt32(1)}
+	s.plane.HistoryLimit = 0
+	s.traffic = func(sampling Sampling) analysis.Figures {
+		if sampling.Subjects[0].Model == "b" && strings.HasPrefix(sampling.Key, "after") {
+			return analysis.Figures{Counts: noHints}
+		}
+		return counting(well)(sampling)
+	}
+	s.settle(t)                          // b is withdrawn
+	s.configure(affine("a"), plain("b")) // and not asked for any more
+	s.settle(t)                          // so that its revision is deleted, and all before it
+	s.traffic = counting(noHints)
+	s.reset()
+	for range 3 {
+		s.now = s.now.Add(time.Hour)
+		plan := s.settle(t)
+		wantCondition(t, plan, v1alpha1.ConditionReady, "True", ReasonSettled)
+		if len(plan.Sampling) != 0 || len(s.revisions) != 2 {
+			t.Errorf("follows %+v, with %d revisions", plan.Sampling, len(s.revisions))
+		}
+	}
+	wantRollouts(t, s, 0, 0)
 }
 
 func TestPausedWithdrawsNothingAndSaysSo(t *testing.T) {
