@@ -174,17 +174,25 @@ func (p *pass) gateOf() *v1alpha1.GateRecord {
 // follow asks for the sampling and returns what was counted so far; before the first look that is nothing, since now.
 func (p *pass) follow(s Sampling) analysis.Figures {
 	p.plan.Sampling = append(p.plan.Sampling, s)
-	figures, ok := p.w.Figures[s.Key]
-	if !ok {
-		return analysis.Figures{Since: p.w.Now}
+	if figures, ok := p.w.Figures[s.Key]; ok {
+		return figures
 	}
-	if unreadable := figures.Unreadable(); unreadable != "" {
-		warning := unreadable + "; the metric gate counts without them (the operator reads port spec.stargate.metrics.port of each Stargate pod: NetworkPolicies have to allow it)"
+	return analysis.Figures{Since: p.w.Now}
+}
+
+// warnOfUnread says what of that which is followed could not be read.
+func (p *pass) warnOfUnread() {
+	for _, s := range p.plan.Sampling {
+		figures := p.w.Figures[s.Key]
+		warning := figures.Unreadable()
+		if warning == "" {
+			continue
+		}
+		warning += "; the metric gate counts without them (the operator reads port spec.stargate.metrics.port of each Stargate pod: NetworkPolicies have to allow it)"
 		if !slices.Contains(p.plan.Warnings, warning) {
 			p.plan.Warnings = append(p.plan.Warnings, warning)
 		}
 	}
-	return figures
 }
 
 // subjects of flags: of a model's own flag the algorithm is in the file.

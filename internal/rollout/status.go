@@ -79,6 +79,7 @@ func (p *pass) heldMessage() string {
 // finish fills in what the stages left open and composes the conditions.
 func (p *pass) finish() {
 	p.countFlags()
+	p.warnOfUnread()
 	if p.held != nil && len(p.trying) == 0 && p.stalled == nil {
 		p.stalled = &reason{reason: p.held.record.failureReason(), message: p.heldMessage()}
 	}
