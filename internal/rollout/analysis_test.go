@@ -166,7 +166,7 @@ func TestAWaveWithBadMetricsIsWithdrawnAsOneRolloutAndNotTriedAgain(t *testing.T
 			if message := stalledMessage(plan); !strings.Contains(message, test.says) || !strings.Contains(message, "wave 2 (b)") || !strings.Contains(message, RetryAnnotation) {
 				t.Errorf("does not give the figures, the wave and the way out: %s", message)
 			}
-			if plan.Flags.On != 1 || plan.Flags.Desired != 3 {
+			if plan.Flags.On != 1 || plan.Flags.Desired != 3 || plan.Flags.Wave != 1 {
 				t.Errorf("flags %+v, want the first wave to stay on and no other", plan.Flags)
 			}
 			wantRollouts(t, s, 4, 1) // base, two waves, back
@@ -308,12 +308,12 @@ func TestAChangeThatFailsWhileAWaveIsHeldGoesBack(t *testing.T) {
 }
 
 // untilJudging lets the site go on until a wave is being judged.
-func (s *site) untilJudging(t *testing.T) *Plan {
+func (s *site) untilJudging(t *testing.T) {
 	t.Helper()
 	for range 2000 {
 		plan := s.pass(t)
 		if slices.ContainsFunc(plan.Sampling, func(f Sampling) bool { return strings.HasPrefix(f.Key, "after") }) {
-			return plan
+			return
 		}
 		for _, w := range s.workloads() {
 			if moves := s.moves(w); len(moves) > 0 {
@@ -323,7 +323,6 @@ func (s *site) untilJudging(t *testing.T) *Plan {
 		s.now = s.now.Add(time.Second)
 	}
 	t.Fatalf("no wave is judged\n%s", s.describe())
-	return nil
 }
 
 func TestAWithdrawalDoesNotWaitForTheVerdict(t *testing.T) {
@@ -477,9 +476,9 @@ func TestMetricsThatCannotBeReadAreAWarning(t *testing.T) {
 	s.traffic = func(Sampling) analysis.Figures {
 		return analysis.Figures{Unread: []string{"pod router-1: no answer within 2s"}}
 	}
-	plan := s.untilJudging(t)
+	s.untilJudging(t)
 	s.now = s.now.Add(time.Second)
-	plan = s.pass(t)
+	plan := s.pass(t)
 	if len(plan.Warnings) != 1 || !strings.Contains(plan.Warnings[0], "cannot read the metrics of pod router-1: no answer within 2s") {
 		t.Errorf("warnings: %q", plan.Warnings)
 	}

@@ -94,7 +94,7 @@ func (p *pass) rollBase(name string, rendered render.Rendered, keep render.Flags
 
 	wave := 0
 	if keep.Len() > 0 {
-		wave = p.w.Revisions[sg.Template.Revision].Wave
+		wave = p.wavesDone()
 	}
 	// Waiting cannot help a template that has no file that its Stargate would take, nor pods that exit, and
 	// a withdrawal does not wait for what it withdraws.

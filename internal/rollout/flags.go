@@ -104,10 +104,23 @@ type wave struct {
 	rendered render.Rendered
 }
 
+// wavesDone is the number of waves up to the revision in Stargate's template, or, where that failed, up to the one that
+// it goes back to.
+func (p *pass) wavesDone() int {
+	sg := &p.w.Stargate
+	if _, failed := p.failed(sg.Template.Revision, sg); !failed {
+		return p.w.Revisions[sg.Template.Revision].Wave
+	}
+	if good := p.lastGood(sg); good != nil {
+		return good.Wave
+	}
+	return 0
+}
+
 func (p *pass) nextWave() (next wave, err error) {
 	pending := p.pending()
 	if p.on.Len() > 0 {
-		next.done = p.w.Revisions[p.w.Stargate.Template.Revision].Wave
+		next.done = p.wavesDone()
 	}
 	next.units = pending[:waveSize(p.w.Plane.Waves, next.done, len(pending))]
 	next.name, next.rendered, err = p.render(p.on.Intersection(p.desired).Union(render.OfUnits(p.desired, next.units...)))

@@ -370,6 +370,8 @@ func (s *site) do(t testing.TB, plan *Plan) {
 func (s *site) ensure(t testing.TB, step Step) {
 	r, ok := s.revisions[step.Revision]
 	if ok && r.Intact {
+		r.Wave = step.Wave
+		s.revisions[step.Revision] = r
 		s.note(step)
 		return
 	}
