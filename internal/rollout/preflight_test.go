@@ -356,6 +356,13 @@ func TestAPreflightPodThatIsNoLongerNeededGoes(t *testing.T) {
 			if !old.terminating {
 				t.Errorf("it stays\n%s", s.describe())
 			}
+			again, err := Make(s.world())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if slices.ContainsFunc(again.Steps, func(s Step) bool { return s.Kind == StepDeletePreflight && s.Pod.Name == old.name }) {
+				t.Error("it is deleted twice")
+			}
 		})
 	}
 }
@@ -432,7 +439,12 @@ func TestAFailureTakesAComparisonOfTheSameKind(t *testing.T) {
 		"the candidate was evicted":                                 {func(_ *World, candidate, _ *PreflightPod) { candidate.Ended = "Evicted" }, false},
 		"the candidate is being ended":                              {func(_ *World, candidate, _ *PreflightPod) { candidate.Terminating = true }, false},
 		"the setting is off":                                        {func(w *World, _, _ *PreflightPod) { w.Plane.Preflight = false }, false},
-		"the revision is gone":                                      {func(w *World, candidate, _ *PreflightPod) { delete(w.Revisions, candidate.Revision) }, false},
+		"it is known already": {func(w *World, candidate, _ *PreflightPod) {
+			record := w.Revisions[candidate.Revision].Records[w.Stargate.Key()]
+			record.Failed, record.Message = w.Now, "bad file"
+			w.Revisions[candidate.Revision].Records[w.Stargate.Key()] = record
+		}, false},
+		"the revision is gone": {func(w *World, candidate, _ *PreflightPod) { delete(w.Revisions, candidate.Revision) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := preflighted(t, v1alpha1.KindDeployment, plain("a"))
