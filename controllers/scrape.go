@@ -117,21 +117,16 @@ func tellScrape(err error) error {
 type follower struct {
 	every   time.Duration
 	looked  time.Time
-	windows map[string]*followed
-}
-
-type followed struct {
-	*analysis.Window
-	fresh bool
+	windows map[string]*analysis.Window
 }
 
 // follow takes up what a plan asks for, goes on with what an earlier one asked for too, and drops the rest.
 func (f *follower) follow(samplings []rollout.Sampling, settings *analysis.Settings) {
-	windows := make(map[string]*followed, len(samplings))
+	windows := make(map[string]*analysis.Window, len(samplings))
 	for _, s := range samplings {
 		window := f.windows[s.Key]
 		if window == nil {
-			window = &followed{analysis.NewWindow(s.Subjects, s.Revision), true}
+			window = analysis.NewWindow(s.Subjects, s.Revision)
 		}
 		windows[s.Key] = window
 	}
@@ -144,7 +139,7 @@ func (f *follower) follow(samplings []rollout.Sampling, settings *analysis.Setti
 // due tells after how long the pods are to be looked at, if anything is followed.
 func (f *follower) due(now time.Time) (after time.Duration, following bool) {
 	for _, window := range f.windows {
-		if window.fresh {
+		if window.Fresh() {
 			return 0, true
 		}
 	}
@@ -165,7 +160,6 @@ func (f *follower) look(now time.Time, looks []analysis.Look) {
 	f.looked = now
 	for _, window := range f.windows {
 		window.Look(now, looks)
-		window.fresh = false
 	}
 }
 
@@ -173,7 +167,7 @@ func (f *follower) look(now time.Time, looks []analysis.Look) {
 func (f *follower) figures() map[string]analysis.Figures {
 	figures := map[string]analysis.Figures{}
 	for key, window := range f.windows {
-		if !window.fresh {
+		if !window.Fresh() {
 			figures[key] = window.Figures()
 		}
 	}

@@ -113,7 +113,7 @@ func (w *Window) Concerns(s *Series) bool {
 // when the pod was last read. Of a pod that is older than the window, the first sample is where counting begins; one
 // that is younger brings all that it has. Pods that are not among the looks are gone.
 func (w *Window) Look(now time.Time, looks []Look) {
-	first := w.figures.Since.IsZero()
+	first := w.Fresh()
 	if first {
 		w.figures.Since = now
 	}
@@ -151,6 +151,9 @@ func (w *Window) Look(now time.Time, looks []Look) {
 	w.pods = pods
 	slices.SortFunc(w.figures.Unread, strings.Compare)
 }
+
+// Fresh tells whether the window waits for its first look.
+func (w *Window) Fresh() bool { return w.figures.Since.IsZero() }
 
 // Figures so far; zero before the first look.
 func (w *Window) Figures() Figures {
