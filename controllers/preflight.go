@@ -31,6 +31,9 @@ const longestPreflight = 30 * 24 * time.Hour
 // preflights observes the plane's preflight pods.
 func (g *gatherer) preflights(seenPods sets.Set[types.UID]) error {
 	w := &g.seen.world
+	if r := g.memory.refusal; r != nil && w.Now.After(r.Last.Add(w.Plane.ProgressDeadline+time.Minute)) {
+		g.memory.refusal = nil // long ago, and nothing came of it: what comes next is no refusal in a row
+	}
 	w.Preflight.Problem, w.Preflight.Refusal = g.seen.sites[w.Stargate.Key()].noPreflight, g.memory.refusal
 	var list corev1.PodList
 	if err := g.List(g.ctx, &list, client.InNamespace(g.plane.Namespace), client.MatchingFields{indexOwner: string(g.plane.UID)}); err != nil {
