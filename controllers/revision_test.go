@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +26,14 @@ func TestARevisionCarriesWhatBecameOfEachWorkload(t *testing.T) {
 	seen := observeRevision(cm, readContent("llm", cm))
 	if !seen.Intact || seen.Wave != 2 {
 		t.Errorf("a new revision is seen as %+v", seen)
+	}
+	for label := range cm.Labels { // an instance label of a GitOps tool would have it pruned
+		if !strings.HasPrefix(label, "routing.nvcf.io/") && label != labelManagedBy {
+			t.Errorf("label %s is not the operator's own", label)
+		}
+	}
+	if len(cm.OwnerReferences) > 0 {
+		t.Errorf("owned by %v: it would go with the plane while pods need it", cm.OwnerReferences)
 	}
 	second := &rollout.Step{
 		Workload: &rollout.Workload{Kind: "Deployment", Name: "llm-api-gateway-eu"},

@@ -708,3 +708,39 @@ func TestARivalIsGivenWayToAfterThreeTakings(t *testing.T) {
 		*w = before
 	}
 }
+
+func TestARevisionThatFailedAndThenComesUpAfterAllIsGood(t *testing.T) {
+	s := newSite(plain("a"))
+	s.settle(t)
+	s.refuses = poisoned(2, "a")
+	models := fleet(1, 2)
+	models[0].LastClusterAffinity = nil
+	s.configure(models...)
+	for range 100 { // until the verdict, but no further: the plane is paused by then
+		plan := s.pass(t)
+		if meta.IsStatusConditionTrue(plan.Conditions, v1alpha1.ConditionStalled) {
+			break
+		}
+		s.plane.Paused = s.stargate.template.revision != "" && len(s.failures) == 0 && s.stargate.number > 2
+		for _, w := range s.workloads() {
+			if moves := s.moves(w); len(moves) > 0 {
+				moves[0]()
+			}
+		}
+		s.now = s.now.Add(time.Second)
+	}
+	if len(s.failures) == 0 {
+		t.Fatalf("nothing failed\n%s", s.describe())
+	}
+	s.refuses = nil // what Stargate missed is there now
+	for _, p := range s.stargate.pods {
+		p.restarts = 0
+	}
+	s.settle(t)
+	s.plane.Paused = false
+	plan := s.settle(t)
+	wantCondition(t, plan, v1alpha1.ConditionReady, "True", ReasonSettled)
+	if s.runs()["a"] != 2 {
+		t.Errorf("runs %v", s.runs())
+	}
+}

@@ -1,13 +1,17 @@
 package rollout
 
 import (
+	"slices"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/rollout"
 	"github.com/routing-operator/routing-operator/test/fixtures"
+	"github.com/routing-operator/routing-operator/test/standin"
 )
 
 var _ = Describe("A file that Stargate refuses", func() {
@@ -78,4 +82,46 @@ var _ = Describe("A file that Stargate refuses", func() {
 		change(s, policies[1], func(p *v1alpha1.RoutingPolicy) { p.Spec.Models[0].FallbackMaxQueued = nil })
 		s.settled(policies...)
 	})
+
+	for _, management := range []appsv1.PodManagementPolicyType{appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement} {
+		It("leaves no pod of a StatefulSet behind, neither after going back nor after a change that comes first: "+string(management), func(ctx SpecContext) {
+			const image = "registry.example.com/nvcf/llm-request-router:main"
+			s := newSite(ctx, layout{router: fixtures.Stargate{Image: image, PodManagement: management, Replicas: new(int32(3))}})
+			s.plane(func(p *v1alpha1.RoutingPlane) {
+				p.Spec.Stargate.Releases = []v1alpha1.ReleaseOverride{{Image: image, Version: "V3"}}
+			})
+			policy := s.policy("llama", plain("a"))
+			s.settled(policy)
+			good := s.files()
+			serving := func() (ready int) {
+				for _, pod := range kubelet.Pods(s.namespace) {
+					if pod.Kind == standin.Router && pod.Ready && !pod.Terminating {
+						ready++
+					}
+				}
+				return ready
+			}
+			exits := func() bool {
+				return slices.ContainsFunc(kubelet.Pods(s.namespace), func(pod standin.Snapshot) bool {
+					return pod.Kind == standin.Router && pod.Restarts > 0 && !pod.Ready
+				})
+			}
+			s.unwatched()
+			change(s, policy, func(p *v1alpha1.RoutingPolicy) { p.Spec.Models[0].FallbackMaxQueued = new(int64(3)) })
+			Eventually(exits).Should(BeTrue())
+			Expect(serving()).To(Equal(2), "one replica fails, and no other is touched")
+			s.conditioned(s.stored(), v1alpha1.ConditionStalled, "True", rollout.ReasonRevisionFailed)
+			Eventually(s.files).Should(Equal(good))
+			Eventually(serving).Should(Equal(3))
+
+			By("a change that is bad, mended as soon as its first pod exits")
+			change(s, policy, func(p *v1alpha1.RoutingPolicy) { p.Spec.Models[0].FallbackMaxQueued = new(int64(4)) })
+			Eventually(exits).Should(BeTrue())
+			change(s, policy, func(p *v1alpha1.RoutingPolicy) {
+				p.Spec.Models[0].FallbackMaxQueued, p.Spec.Models[0].MaxQueued = nil, new(int64(6))
+			})
+			s.settled(policy)
+			Eventually(serving).Should(Equal(3))
+		})
+	}
 })

@@ -159,6 +159,26 @@ var _ = Describe("The life of a plane", func() {
 		s.settled(policy)
 	})
 
+	It("leaves the gateway's own variables and their order as they are", func(ctx SpecContext) {
+		own := []corev1.EnvVar{{Name: "ZONE", Value: "eu-1"}, {Name: "NAME", Value: "gateway-$(ZONE)"}, {Name: "A", Value: "$(NAME)"}}
+		s := newSite(ctx, layout{gateways: []fixtures.GatewayWorkload{{Env: own}}})
+		variables := func() []string {
+			d := &appsv1.Deployment{}
+			Expect(admin.Get(ctx, s.key(fixtures.Gateway), d)).To(Succeed())
+			var names []string
+			for _, e := range d.Spec.Template.Spec.Containers[0].Env {
+				if !strings.HasPrefix(e.Name, "STARGATE_LAST_CLUSTER") {
+					names = append(names, e.Name+"="+e.Value)
+				}
+			}
+			return names
+		}
+		before := variables()
+		s.plane()
+		s.settled(s.policy("llama", flagged("a")))
+		Expect(variables()).To(Equal(before), "a variable may refer to those before it only")
+	})
+
 	It("takes a workload that is scaled to zero for complete", func(ctx SpecContext) {
 		s := newSite(ctx, layout{router: fixtures.Stargate{Replicas: ptr.To[int32](0)}, gateways: []fixtures.GatewayWorkload{{Replicas: ptr.To[int32](0)}}})
 		s.plane()
