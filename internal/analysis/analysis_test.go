@@ -304,3 +304,21 @@ func TestSettingsTakeTheirDefaults(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkRead reads 20,000 lines, of which every tenth is of Stargate's counters.
+func BenchmarkRead(b *testing.B) {
+	var text strings.Builder
+	for i := range 18_000 {
+		fmt.Fprintf(&text, "stargate_request_duration_seconds_bucket{routing_key=\"rk-%d\",model=\"org/model\",le=\"%d\"} %d\n", i%100, i, i)
+	}
+	for i := range 2_000 {
+		fmt.Fprintf(&text, "stargate_requests_total{routing_key=\"rk-%d\",model=\"org/model-%d\",inference_server_id=\"is-%d\",status=\"200\"} %d\n", i%10, i%20, i, i)
+	}
+	b.SetBytes(int64(text.Len()))
+	b.ReportAllocs()
+	for b.Loop() {
+		if sample, err := Read(strings.NewReader(text.String()), "stargate_", all); err != nil || len(sample) != 2_000 {
+			b.Fatal(len(sample), err)
+		}
+	}
+}
