@@ -114,8 +114,12 @@ func (j *Judge) Review(object map[string]any, data []byte) Verdict {
 	name, _ := object["kind"].(string)
 	k, ok := j.kinds[name]
 	switch {
+	case object["apiVersion"] == nil:
+		return Verdict{Errors: field.ErrorList{field.Required(field.NewPath("apiVersion"), "write "+v1alpha1.GroupVersion.String())}}
 	case object["apiVersion"] != v1alpha1.GroupVersion.String():
 		return Verdict{Errors: field.ErrorList{field.NotSupported(field.NewPath("apiVersion"), object["apiVersion"], []string{v1alpha1.GroupVersion.String()})}}
+	case name == "":
+		return Verdict{Errors: field.ErrorList{field.Required(field.NewPath("kind"), "write RoutingPlane or RoutingPolicy")}}
 	case !ok:
 		return Verdict{Errors: field.ErrorList{field.NotSupported(field.NewPath("kind"), name, []string{"RoutingPlane", "RoutingPolicy"})}}
 	}

@@ -36,6 +36,15 @@ sub/broken.yml:3: error: no YAML: mapping values are not allowed in this context
 	run(t, "", "validate", "-f", "good.yaml", "-f", "sub").check(t, 1, problems, "1 plane, 2 policies and 3 models in 3 files: 4 errors, 0 warnings\n")
 }
 
+func TestAnObjectWithoutVersionOrKindIsNotPassedOver(t *testing.T) {
+	noVersion := strings.Replace(policyOf("one", "a"), "apiVersion: routing.nvcf.io/v1alpha1\n", "", 1)
+	noKind := strings.Replace(policyOf("one", "a"), "kind: RoutingPolicy\n", "", 1)
+	run(t, noVersion+"---\n"+noKind, "validate", "-f", "-").check(t, 1,
+		"<stdin>:1:1: error: RoutingPolicy nvcf/one: apiVersion: Required value: write routing.nvcf.io/v1alpha1\n"+
+			"<stdin>:9:1: error: nvcf/one: kind: Required value: write RoutingPlane or RoutingPolicy\n",
+		"0 planes, 0 policies and 0 models in 1 file: 2 errors, 0 warnings\n")
+}
+
 func TestValidateOfGoodFilesIsSilentAndEndsWith0(t *testing.T) {
 	run(t, plane+"---\n"+policyOf("good", "a"), "validate", "-f", "-").check(t, 0, "", "1 plane, 1 policy and 1 model in 1 file: 0 errors, 0 warnings\n")
 }
@@ -61,6 +70,10 @@ func TestValidateShowsWhatObjectsMeanToEachOther(t *testing.T) {
 		"two planes of one workload": {
 			plane + "---\n" + strings.Replace(strings.Replace(plane, "name: llm,", "name: other,", 1), "llm-api-gateway", "another", 1),
 			"<stdin>:15:5: warning: RoutingPlane nvcf/other: spec.stargate.workloadRef: RoutingPlane llm names Deployment llm-request-router too; the one that manages it keeps it and the other waits: take the workload out of one of them",
+		},
+		"an object of a group that may be misspelt": {
+			policyOf("one", "a") + "---\n" + strings.Replace(policyOf("two", "b"), "nvcf.io", "nvfc.io", 1),
+			`<stdin>:10: warning: the RoutingPolicy is of apiVersion routing.nvfc.io/v1alpha1, and the operator's is routing.nvcf.io/v1alpha1: it is passed over, correct the group if it is misspelt`,
 		},
 		"a key twice": {
 			policyOf("one", "a") + "    algorithm: random\n",

@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/sets"
 	sigsjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -31,6 +32,8 @@ type Set struct {
 	Documents []*Document
 	// Broken are the texts that are no objects though they speak of the operator's group.
 	Broken []Broken
+	// Doubtful are objects of other groups that look like the operator's own.
+	Doubtful []Broken
 	// Files and Skipped count the files read and the documents of others in them.
 	Files, Skipped int
 }
@@ -52,12 +55,17 @@ const Stdin = "-"
 func Read(names []string, stdin io.Reader) (Set, error) {
 	var set Set
 	var chunks []chunk
+	seen := sets.New[string]()
 	for _, name := range names {
 		files, err := find(name)
 		if err != nil {
 			return Set{}, err
 		}
 		for _, file := range files {
+			if seen.Has(filepath.Clean(file)) {
+				continue // a folder, and a file of it
+			}
+			seen.Insert(filepath.Clean(file))
 			data, err := readFile(file, stdin)
 			if err != nil {
 				return Set{}, fmt.Errorf("reading: %w", err)
@@ -81,9 +89,7 @@ func Read(names []string, stdin io.Reader) (Set, error) {
 	}
 	_ = group.Wait() // no function returns an error
 	for i := range parsed {
-		set.Documents = append(set.Documents, parsed[i].Documents...)
-		set.Broken = append(set.Broken, parsed[i].Broken...)
-		set.Skipped += parsed[i].Skipped
+		set.add(parsed[i])
 	}
 	return set, nil
 }
@@ -161,13 +167,16 @@ func split(file string, data []byte) []chunk {
 	return append(chunks, current)
 }
 
-// parse reads a chunk. One that never mentions the operator's group holds nothing of it and is not looked into: it may
-// be no YAML at all, like a chart's templates.
+// parse reads a chunk. One that mentions neither the operator's group nor a kind of it is not looked into: it may be no
+// YAML at all, like a chart's templates.
 func (c chunk) parse() Set {
-	if !bytes.Contains(c.text, []byte(v1alpha1.GroupVersion.Group)) {
-		if len(bytes.TrimSpace(c.text)) == 0 {
-			return Set{}
-		}
+	group := bytes.Contains(c.text, []byte(v1alpha1.GroupVersion.Group))
+	switch {
+	case len(bytes.TrimSpace(c.text)) == 0:
+		return Set{}
+	case !group && bytes.Contains(bytes.ReplaceAll(c.text, []byte{0}, nil), []byte(v1alpha1.GroupVersion.Group)):
+		return Set{Broken: []Broken{{c.file, c.line, "the file is UTF-16, of which kubectl reads one document at most; save it as UTF-8"}}}
+	case !group && !bytes.Contains(c.text, []byte(kindPlane)) && !bytes.Contains(c.text, []byte(kindPolicy)):
 		return Set{Skipped: 1}
 	}
 	if c.separator != "" {
@@ -181,7 +190,10 @@ func (c chunk) parse() Set {
 	text := &text{data: c.text, line: c.line}
 	data, err := yaml.YAMLToJSONStrict(c.text)
 	if err != nil {
-		if data, err = yaml.YAMLToJSON(c.text); err != nil {
+		switch data, err = yaml.YAMLToJSON(c.text); {
+		case err != nil && !group:
+			return Set{Skipped: 1} // a template of another kind, perhaps
+		case err != nil:
 			return Set{Broken: []Broken{c.broken(err)}}
 		}
 		text.duplicates = true
@@ -203,10 +215,7 @@ func (c chunk) parseJSON() (Set, bool) {
 			return Set{}, false
 		}
 		line := c.line + bytes.Count(c.text[:start], []byte("\n"))
-		one := c.objects(&text{data: c.text[start:decoder.InputOffset()], line: line}, object)
-		set.Documents = append(set.Documents, one.Documents...)
-		set.Broken = append(set.Broken, one.Broken...)
-		set.Skipped += one.Skipped
+		set.add(c.objects(&text{data: c.text[start:decoder.InputOffset()], line: line}, object))
 	}
 }
 
@@ -216,14 +225,10 @@ func (c chunk) objects(text *text, data []byte) Set {
 	if err := sigsjson.UnmarshalCaseSensitivePreserveInts(data, &object); err != nil {
 		return Set{Broken: []Broken{{c.file, text.line, "the document is no object"}}}
 	}
-	version, _ := object["apiVersion"].(string)
 	kind, _ := object["kind"].(string)
 	items, isList := object["items"].([]any)
 	if !isList || !strings.HasSuffix(kind, "List") {
-		if !ours(version) {
-			return Set{Skipped: 1}
-		}
-		return Set{Documents: []*Document{{File: c.file, Object: object, JSON: data, text: text}}}
+		return one(&Document{File: c.file, Object: object, JSON: data, text: text})
 	}
 	var set Set
 	for i, item := range items {
@@ -231,23 +236,52 @@ func (c chunk) objects(text *text, data []byte) Set {
 		if !ok {
 			continue
 		}
-		if version, _ := object["apiVersion"].(string); !ours(version) {
-			set.Skipped++
-			continue
-		}
 		data, err := json.Marshal(object)
 		if err != nil {
 			set.Broken = append(set.Broken, Broken{c.file, text.line, err.Error()})
 			continue
 		}
-		set.Documents = append(set.Documents, &Document{File: c.file, Object: object, JSON: data, text: text, item: fmt.Sprintf("items[%d]", i)})
+		set.add(one(&Document{File: c.file, Object: object, JSON: data, text: text, item: fmt.Sprintf("items[%d]", i)}))
 	}
 	return set
 }
 
-func ours(apiVersion string) bool {
-	group, _, found := strings.Cut(apiVersion, "/")
-	return found && group == v1alpha1.GroupVersion.Group
+// one sorts an object by whose it is.
+func one(document *Document) Set {
+	ours, doubtful := whose(document.Object)
+	switch {
+	case ours:
+		return Set{Documents: []*Document{document}}
+	case doubtful:
+		return Set{Skipped: 1, Doubtful: []Broken{{document.File, document.Position("apiVersion").Line, fmt.Sprintf(
+			"the %v is of apiVersion %v, and the operator's is %s: it is passed over, correct the group if it is misspelt", document.Object["kind"], document.Object["apiVersion"], v1alpha1.GroupVersion)}}}
+	}
+	return Set{Skipped: 1}
+}
+
+// add puts what was read of a text behind what was read before.
+func (s *Set) add(more Set) {
+	s.Documents = append(s.Documents, more.Documents...)
+	s.Broken = append(s.Broken, more.Broken...)
+	s.Doubtful = append(s.Doubtful, more.Doubtful...)
+	s.Skipped += more.Skipped
+}
+
+// The kinds of the operator's group.
+const (
+	kindPlane  = "RoutingPlane"
+	kindPolicy = "RoutingPolicy"
+)
+
+// whose tells whether an object is one of the operator's, as is one of its kinds without any group. Another group's
+// object of the same kind is doubtful: its group may be misspelt.
+func whose(object map[string]any) (ours, doubtful bool) {
+	version, _ := object["apiVersion"].(string)
+	kind, _ := object["kind"].(string)
+	group, _, found := strings.Cut(version, "/")
+	named := kind == kindPlane || kind == kindPolicy
+	ours = found && group == v1alpha1.GroupVersion.Group || !found && named
+	return ours, named && !ours
 }
 
 var yamlLine = regexp.MustCompile(`line (\d+): `)
@@ -264,8 +298,20 @@ func (c chunk) broken(err error) Broken {
 	for _, prefix := range []string{"error converting YAML to JSON: ", "yaml: "} {
 		message = strings.TrimPrefix(message, prefix)
 	}
+	if bytes.Contains(c.lineOf(line), []byte("\t")) {
+		message += "; the line has a tab, and YAML wants blanks"
+	}
 	if bytes.Contains(c.text, []byte("{{")) {
 		message += "; if this is a template, check what it renders to"
 	}
 	return Broken{c.file, line, "no YAML: " + message}
+}
+
+// lineOf is a line of the file that the chunk has.
+func (c chunk) lineOf(line int) []byte {
+	lines := bytes.SplitN(c.text, []byte("\n"), line-c.line+2)
+	if at := line - c.line; at < len(lines) {
+		return lines[at]
+	}
+	return nil
 }

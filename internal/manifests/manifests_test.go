@@ -118,6 +118,8 @@ func TestTextThatCannotBeReadHasALineAndAReason(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"bad YAML":   {"a: b\n---\napiVersion: routing.nvcf.io/v1alpha1\nkind: a: b\n", "<stdin>:4: no YAML: mapping values are not allowed in this context"},
 		"a template": {"apiVersion: routing.nvcf.io/v1alpha1\nx: {{ y }}: z\n", "; if this is a template, check what it renders to"},
+		"tab":        {"apiVersion: routing.nvcf.io/v1alpha1\nmetadata:\n\tname: x\n", "<stdin>:3: no YAML: found character that cannot start any token; the line has a tab, and YAML wants blanks"},
+		"UTF-16":     {utf16(policy), "<stdin>:1: the file is UTF-16, of which kubectl reads one document at most; save it as UTF-8"},
 		"separator":  {"a: b\n---  {}\nx: routing.nvcf.io\n", `<stdin>:2: kubectl takes nothing but a comment behind ---, and here is "{}"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +167,7 @@ func TestFoldersAreReadWithEverythingBelowThem(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	set, err := manifests.Read([]string{dir, filepath.Join(dir, "a/z.txt")}, nil)
+	set, err := manifests.Read([]string{dir, filepath.Join(dir, "a/z.txt"), filepath.Join(dir, "a/../b.yaml")}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,5 +184,37 @@ func TestFoldersAreReadWithEverythingBelowThem(t *testing.T) {
 	}
 	if _, err := manifests.Read([]string{filepath.Join(dir, "nowhere")}, nil); err == nil || !strings.Contains(err.Error(), "nowhere") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// utf16 writes text as Windows' shell does.
+func utf16(text string) string {
+	return "\xff\xfe" + strings.Join(strings.Split(text, ""), "\x00") + "\x00"
+}
+
+func TestAnObjectThatNamesItsGroupWronglyIsNotPassedOverInSilence(t *testing.T) {
+	for name, test := range map[string]struct {
+		text                         string
+		documents, skipped, doubtful int
+	}{
+		"without any group it is the operator's":          {"kind: RoutingPolicy\nmetadata: {name: a}\n", 1, 0, 0},
+		"with a version alone too":                        {"apiVersion: v1\nkind: RoutingPlane\n", 1, 0, 0},
+		"in a list too":                                   {"apiVersion: v1\nkind: List\nitems: [{kind: RoutingPlane}]\n", 1, 0, 0},
+		"of another group it may be somebody else's":      {"x: 1\napiVersion: routing.nvfc.io/v1alpha1\nkind: RoutingPolicy\n", 0, 1, 1},
+		"another object may speak of the kind":            {"apiVersion: v1\nkind: ConfigMap\ndata: {a: RoutingPlane}\n", 0, 1, 0},
+		"a template that is no YAML may speak of it":      {"kind: RoutingPlane\nmetadata: {{ .x }}: {\n", 0, 1, 0},
+		"an object of the operator's group is never that": {policy, 1, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := read(t, test.text)
+			if len(set.Documents) != test.documents || set.Skipped != test.skipped || len(set.Doubtful) != test.doubtful || len(set.Broken) > 0 {
+				t.Errorf("got %+v", set)
+			}
+			for _, d := range set.Doubtful {
+				if d.Line != 2 || !strings.Contains(d.Message, "the RoutingPolicy is of apiVersion routing.nvfc.io/v1alpha1, and the operator's is routing.nvcf.io/v1alpha1") {
+					t.Errorf("got %+v", d)
+				}
+			}
+		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -106,6 +107,11 @@ func Objects(set manifests.Set, judge *admit.Judge, options Options) Result {
 	for _, broken := range set.Broken {
 		result.Problems = append(result.Problems, Problem{Severity: Error, File: broken.File, Line: broken.Line, Message: broken.Message})
 	}
+	for _, doubtful := range set.Doubtful {
+		if !options.ErrorsOnly {
+			result.Problems = append(result.Problems, Problem{Severity: Warning, File: doubtful.File, Line: doubtful.Line, Message: doubtful.Message})
+		}
+	}
 	for i := range reviews {
 		r := &reviews[i]
 		result.Problems = append(result.Problems, r.problems...)
@@ -196,5 +202,5 @@ func nameOf(object map[string]any) string {
 	if namespace != "" {
 		name = namespace + "/" + name
 	}
-	return kind + " " + name
+	return strings.TrimSpace(kind + " " + name)
 }

@@ -35,8 +35,8 @@ func repeated(documents []*manifests.Document) (problems []Problem) {
 	first := map[string]*manifests.Document{}
 	for _, document := range documents {
 		name := nameOf(document.Object)
-		if strings.HasSuffix(name, " ") || strings.HasSuffix(name, "/") {
-			continue // a generated name
+		if !strings.Contains(name, " ") || strings.HasSuffix(name, "/") {
+			continue // a generated name, or no kind
 		}
 		earlier, ok := first[name]
 		if !ok {

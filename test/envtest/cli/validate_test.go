@@ -109,6 +109,8 @@ var _ = Describe("The verdict", func() {
 		"an annotation with dots":                    policy(`{name: case, annotations: {a.b/c: "d"}}`, "{name: m, algorithm: random}"),
 		"an unknown field of the metadata":           policy("{name: case, lables: {a: b}}", "{name: m, algorithm: random}"),
 		"a creation time of null":                    policy("{name: case, creationTimestamp: null}", "{name: m, algorithm: random}"),
+		"no version":                                 strings.Replace(policy(named, "{name: m, algorithm: random}"), "apiVersion: routing.nvcf.io/v1alpha1\n", "", 1),
+		"no kind":                                    strings.Replace(policy(named, "{name: m, algorithm: random}"), "kind: RoutingPolicy\n", "", 1),
 		"a version that there is not":                strings.Replace(policy(named, "{name: m, algorithm: random}"), "v1alpha1", "v1", 1),
 		"a kind that there is not":                   strings.Replace(policy(named, "{name: m, algorithm: random}"), "RoutingPolicy", "RoutingPolicies", 1),
 		"an empty choice":                            plane(`  deletionPolicy: ""`),
