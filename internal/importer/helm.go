@@ -21,6 +21,8 @@ var routers = [][]string{{"llmRequestRouter"}, {"addons", "llm", "requestRouter"
 
 // Values are what Helm values say of routing.
 type Values struct {
+	// Foreign tells of values none of which is a router's: they may be another chart's.
+	Foreign bool
 	// Config is the inline lb-config.json; nil where there is none.
 	Config *Text
 	// ConfigPath that the chart passes on, with the file and line that say so; empty where there is none.
@@ -29,6 +31,10 @@ type Values struct {
 	Tag string
 	// Gateway has the variables STARGATE_LAST_CLUSTER_* that are given to the gateways.
 	Gateway map[string]string
+
+	// routed tells whether there are values of a router, and configAt is the place of Config.
+	routed   bool
+	configAt string
 }
 
 // ReadValues reads Helm values in the order in which helm is given them: what a later file says counts.
@@ -46,19 +52,20 @@ func ReadValues(files []Text) (Values, error) {
 		if root := document.Content[0]; root.Kind != yaml.MappingNode {
 			return Values{}, fmt.Errorf("%s:%d: Helm values are a mapping; this is none", file.Name, root.Line)
 		}
+		values.Foreign = values.Foreign || len(document.Content[0].Content) > 0
 		errs = append(errs, values.router(file.Name, document.Content[0]), values.gateway(file.Name, document.Content[0]))
 	}
+	values.Foreign = values.Foreign && !values.routed
 	return values, errors.Join(errs...)
 }
 
 func (v *Values) router(file string, root *yaml.Node) error {
-	var found []string
 	for _, place := range routers {
 		router := lookup(root, place...)
 		if router == nil {
 			continue
 		}
-		name := strings.Join(place, ".")
+		v.routed = true
 		if tag := lookup(router, "image", "tag"); tag != nil {
 			v.Tag = tag.Value
 		}
@@ -69,8 +76,11 @@ func (v *Values) router(file string, root *yaml.Node) error {
 		if config == nil {
 			continue
 		}
-		name += ".loadBalancer.config"
-		found = append(found, name)
+		name := strings.Join(place, ".") + ".loadBalancer.config"
+		if v.configAt != "" && v.configAt != name {
+			return fmt.Errorf("%s:%d: both %s and %s are given; import one router at a time: remove the other from a copy of the values", file, config.Line, v.configAt, name)
+		}
+		v.configAt = name
 		switch {
 		case config.Kind != yaml.ScalarNode:
 			return fmt.Errorf("%s:%d: %s is no text, and the chart takes JSON as text; write it as a block: config: |", file, config.Line, name)
@@ -82,9 +92,6 @@ func (v *Values) router(file string, root *yaml.Node) error {
 				v.Config.Name, v.Config.FirstLine = file, config.Line+1
 			}
 		}
-	}
-	if len(found) > 1 {
-		return fmt.Errorf("%s: both %s and %s are given; import one router at a time: remove the other from a copy of the values", file, found[0], found[1])
 	}
 	return nil
 }
@@ -145,16 +152,28 @@ func lookup(n *yaml.Node, keys ...string) *yaml.Node {
 	return n
 }
 
+// child is the value of a key: of two the last, as helm takes it, else that of a mapping that is merged in (<<).
 func child(n *yaml.Node, key string) *yaml.Node {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	if n.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			return n.Content[i+1]
+	switch n.Kind {
+	case yaml.SequenceNode: // mappings merged in: the first that has the key counts
+		for _, item := range n.Content {
+			if found := child(item, key); found != nil {
+				return found
+			}
+		}
+	case yaml.MappingNode:
+		for i := len(n.Content) - 2; i >= 0; i -= 2 {
+			if n.Content[i].Value == key {
+				return n.Content[i+1]
+			}
+		}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].ShortTag() == "!!merge" {
+				return child(n.Content[i+1], key)
+			}
 		}
 	}
 	return nil

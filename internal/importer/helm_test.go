@@ -40,7 +40,15 @@ func TestTheFileIsFoundInHelmValues(t *testing.T) {
 		"a mapping in place of text": {[]string{"llmRequestRouter:\n  loadBalancer:\n    config: {default: random}"}, "", "",
 			"a.yaml:3: llmRequestRouter.loadBalancer.config is no text"},
 		"in both places": {[]string{"llmRequestRouter: {loadBalancer: {config: '{}'}}\naddons: {llm: {requestRouter: {loadBalancer: {config: '{}'}}}}"}, "", "",
-			"both llmRequestRouter.loadBalancer.config and addons.llm.requestRouter.loadBalancer.config are given"},
+			"a.yaml:2: both llmRequestRouter.loadBalancer.config and addons.llm.requestRouter.loadBalancer.config are given"},
+		"in two files, in another place in each": {[]string{"llmRequestRouter: {loadBalancer: {config: '{}'}}", "addons: {llm: {requestRouter: {loadBalancer: {config: '{}'}}}}"}, "", "",
+			"b.yaml:1: both llmRequestRouter.loadBalancer.config and addons.llm.requestRouter.loadBalancer.config are given"},
+		"by an alias and a merge, as YAML has them": {
+			[]string{"x: &image {tag: 0.14.1}\ny: &router\n  image: *image\n  loadBalancer: {config: '[1]'}\nllmRequestRouter:\n  <<: *router\n  loadBalancer: {config: '{}'}\n"}, "{}", "0.14.1", ""},
+		"by several merges, the first of which counts": {
+			[]string{"y: &one {loadBalancer: {config: '{}'}}\nz: &two {loadBalancer: {config: '[1]'}, image: {tag: 0.14.1}}\nllmRequestRouter: {<<: [*one, *two]}\n"}, "{}", "0.14.1", ""},
+		"under a key that stands twice, the last of which helm takes": {
+			[]string{"llmRequestRouter: {loadBalancer: {config: '[1]'}}\nllmRequestRouter: {loadBalancer: {config: '{}'}}\n"}, "{}", "", ""},
 		"values that are no mapping": {[]string{"- a"}, "", "", "a.yaml:1: Helm values are a mapping"},
 		"values that are no YAML":    {[]string{"a: ["}, "", "", "a.yaml: no YAML"},
 	} {

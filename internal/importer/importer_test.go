@@ -93,8 +93,14 @@ func checkRefusal(t *testing.T, c fileCase, g release.Generation, err error) {
 	if cause.Place != nil && !strings.Contains(err.Error(), cause.Place.String()) {
 		t.Errorf("the message does not name %s: %v", cause.Place, err)
 	}
-	if g != release.V3 {
-		return // only V3's reasons are recorded
+	// An older generation refuses a field that it does not know before it gets to what V3 refuses, and what V3 takes
+	// for nothing else.
+	unknown := g != release.V3 && cause.Kind == lbconfig.UnsupportedField && cause.Stage == lbconfig.Parse
+	if len(c.AcceptedBy) > 0 && !unknown {
+		t.Errorf("refused as %s in %s, want a field that %s does not know", cause.Kind, cause.Stage, g)
+	}
+	if unknown {
+		return
 	}
 	if cause.Kind != c.Because || cause.Stage != c.Stage {
 		t.Errorf("refused as %s in %s, want %s in %s", cause.Kind, cause.Stage, c.Because, c.Stage)
@@ -197,6 +203,15 @@ func TestARefusedNewerFieldSaysWhichGenerationTakesIt(t *testing.T) {
 		`Stargate takes this file from generation V2 on: if that is what runs, say --stargate-version V2`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestARefusedByteOrderMarkIsNamed(t *testing.T) {
+	for bom, want := range map[string]string{"\xef\xbb\xbf": "save it as UTF-8 without one", "\xff\xfe": "the file is UTF-16", "\xfe\xff": "the file is UTF-16"} {
+		_, _, err := importer.Read(importer.Text{Name: "f", Data: []byte(bom + "{}"), FirstLine: 1}, release.V3)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", bom, err, want)
+		}
 	}
 }
 
