@@ -67,7 +67,7 @@ func (m *liveModel) Init() tea.Cmd { return m.next() }
 
 // next decides whether to look again.
 func (m *liveModel) next() tea.Cmd {
-	if outcome, _ := m.snapshot.Judge(); outcome != statusview.Pending {
+	if outcome, _ := m.options.judge(m.snapshot); outcome != statusview.Pending {
 		return tea.Quit
 	}
 	return tea.Tick(m.options.interval, func(time.Time) tea.Msg {

@@ -31,6 +31,7 @@ type statusOptions struct {
 	*app
 	cluster  *clusterFlags
 	watch    bool
+	strict   bool
 	interval time.Duration
 	timeout  time.Duration
 }
@@ -45,7 +46,8 @@ policies and the last transitions; without a name, every plane of the namespace.
 
 With --watch it goes on until the plane is Ready and no policy on it is newer than what it runs (exit code 0), is
 Stalled (1), or is held: paused with something to do, or pinned (3). With --timeout it ends with 4 when that takes too
-long. On a terminal this is a live view, elsewhere a line for each change.`,
+long. Policies that the plane does not take, such as two that list one model, are named; they keep nobody else's from
+being in effect, so they end in 1 with --strict only. On a terminal this is a live view, elsewhere a line for each change.`,
 		Example: `  kubectl routing status llm -n nvcf
 
   # In a pipeline, after the merge was applied
@@ -54,6 +56,7 @@ long. On a terminal this is a live view, elsewhere a line for each change.`,
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
 	}
 	c.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on until the plane is Ready, Stalled or held")
+	c.Flags().BoolVar(&o.strict, "strict", false, "end with 1, too, where the plane does not take a policy that names it")
 	c.Flags().DurationVar(&o.interval, "interval", time.Second, "`time` between two looks")
 	c.Flags().DurationVar(&o.timeout, "timeout", 0, "longest `time` to watch; 0 for no limit")
 	o.cluster = a.clusterFlags(c)
@@ -62,6 +65,9 @@ long. On a terminal this is a live view, elsewhere a line for each change.`,
 }
 
 func (o *statusOptions) run(ctx context.Context, args []string) error {
+	if o.interval <= 0 || o.timeout < 0 {
+		return errors.New("--interval takes a time above 0, such as 1s, and --timeout one of 0 or more")
+	}
 	c, namespace, err := o.cluster.connect()
 	if err != nil {
 		return err
@@ -180,16 +186,34 @@ func (o *statusOptions) follow(ctx context.Context, look look) error {
 	}
 	switch {
 	case errors.Is(err, errTimeout):
-		_, message := s.Judge()
+		_, message := o.judge(s)
 		return &exit{exitTimeout, fmt.Errorf("%w after %s: %s", errTimeout, o.timeout, message)}
 	case err != nil:
 		return err
 	}
-	outcome, _ := s.Judge()
+	outcome, _ := o.judge(s)
 	if code := map[statusview.Outcome]int{statusview.Stalled: exitProblems, statusview.Held: exitHeld}[outcome]; code != 0 {
 		return &exit{code: code}
 	}
 	return nil
+}
+
+// settling is how long a policy may be refused before --strict takes that for final: a model that goes from one policy to
+// another is in both for a moment.
+const settling = 15 * time.Second
+
+// judge tells the outcome of the plane, and with --strict of the policies too.
+func (o *statusOptions) judge(s *statusview.Snapshot) (statusview.Outcome, string) {
+	outcome, message := s.Judge()
+	if !o.strict || outcome != statusview.Ready {
+		return outcome, message
+	}
+	for _, refused := range s.Refused() {
+		if outcome, message = statusview.Pending, refused.Message; o.clock.Since(refused.Since) >= settling {
+			return statusview.Stalled, message
+		}
+	}
+	return outcome, message
 }
 
 var (
@@ -209,7 +233,7 @@ func (o *statusOptions) lines(ctx context.Context, s *statusview.Snapshot, look 
 				return s, err
 			}
 		}
-		if outcome, _ := s.Judge(); outcome != statusview.Pending {
+		if outcome, _ := o.judge(s); outcome != statusview.Pending {
 			return s, nil
 		}
 		select {

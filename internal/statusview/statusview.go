@@ -72,7 +72,8 @@ func (s *Snapshot) Judge() (Outcome, string) {
 // is of an earlier one.
 func (s *Snapshot) retried(stalled *metav1.Condition) bool {
 	wanted := s.Plane.Annotations[rollout.RetryAnnotation]
-	return stalled.Reason == rollout.ReasonRevisionFailed && !slices.ContainsFunc(s.Plane.Status.Records, func(r v1alpha1.RevisionRecord) bool {
+	failed := stalled.Reason == rollout.ReasonRevisionFailed || stalled.Reason == rollout.ReasonAnalysisFailed
+	return failed && !slices.ContainsFunc(s.Plane.Status.Records, func(r v1alpha1.RevisionRecord) bool {
 		return r.FailedAt != nil && r.Retry == wanted
 	})
 }
@@ -111,6 +112,28 @@ func (s *Snapshot) unprogrammed() string {
 	return ""
 }
 
+// Refused is a policy that names the plane and that the plane does not take, or not all of.
+type Refused struct {
+	// Message names the policy and says why.
+	Message string
+	// Since when that is so.
+	Since time.Time
+}
+
+// Refused policies do not keep a plane from being Ready: what it took is in effect. Those from namespaces that the
+// plane takes nothing from are none of its own.
+func (s *Snapshot) Refused() (refused []Refused) {
+	for i := range s.Policies {
+		p := &s.Policies[i]
+		accepted := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionAccepted)
+		if accepted == nil || accepted.Status != metav1.ConditionFalse || accepted.Reason == "NamespaceNotAllowed" || p.Status.ObservedGeneration != p.Generation {
+			continue
+		}
+		refused = append(refused, Refused{fmt.Sprintf("policy %s/%s is not in effect as it is: %s", p.Namespace, p.Name, accepted.Message), accepted.LastTransitionTime.Time})
+	}
+	return refused
+}
+
 // Line is the whole in one line, for a log: it changes when something does.
 func (s *Snapshot) Line() string {
 	status := &s.Plane.Status
@@ -125,7 +148,14 @@ func (s *Snapshot) Line() string {
 	if status.Flags.Desired > 0 {
 		parts = append(parts, fmt.Sprintf("flags %d/%d", status.Flags.On, status.Flags.Desired))
 	}
-	return strings.Join(parts, ", ") + ": " + message
+	line := strings.Join(parts, ", ") + ": " + message
+	if refused := s.Refused(); len(refused) > 0 {
+		line += "; " + refused[0].Message
+		if len(refused) > 1 {
+			line += fmt.Sprintf(" (and %d more)", len(refused)-1)
+		}
+	}
+	return line
 }
 
 func (s *Snapshot) workloads() (all []*v1alpha1.WorkloadStatus) {

@@ -85,6 +85,7 @@ func TestAPipelineGoesOnUntilThereIsAnOutcome(t *testing.T) {
 		"paused is held though a policy is not in the file": {with(with(snapshot(condition{"Ready", "False", "Paused", "would roll"}), pause), policies(policy("p", 1, 1, accepted, condition{"Programmed", "False", "Pending", ""}))), statusview.Held, "paused: would roll"},
 		"a failure that was retried is pending":             {with(snapshot(rolling, condition{"Stalled", "True", "RevisionFailed", "it failed"}), failed("1", "2")), statusview.Pending, "the operator has not tried again yet"},
 		"a failure of the present retry is stalled":         {with(snapshot(rolling, condition{"Stalled", "True", "RevisionFailed", "it failed"}), failed("2", "2")), statusview.Stalled, "it failed"},
+		"a failure by metrics that was retried is pending":  {with(snapshot(rolling, condition{"Stalled", "True", "AnalysisFailed", "it failed"}), failed("1", "2")), statusview.Pending, "the operator has not tried again yet"},
 		"a policy that was not looked at is pending":        {with(snapshot(ready), policies(policy("p", 2, 1))), statusview.Pending, "the operator has not looked at generation 2 of policy nvcf/p yet"},
 		"a policy that is not in the file yet is pending":   {with(snapshot(ready), policies(policy("p", 1, 1, accepted, condition{"Programmed", "False", "Pending", "not yet"}))), statusview.Pending, "policy nvcf/p: not yet"},
 		"a policy that lost a model waits for nobody":       {with(snapshot(ready), policies(policy("p", 1, 1, condition{"Accepted", "False", "ModelConflict", ""}, condition{"Programmed", "False", "Pending", ""}))), statusview.Ready, "all in effect"},
@@ -184,6 +185,34 @@ func TestTheLineHasWhatChanges(t *testing.T) {
 	s := full()
 	s.Policies = nil
 	const want = "nvcf/llm, Pending, stage Warmup, router 2/3, gateway 2/2, flags 1/4: Flags: waiting for: the gateways' memory to fill"
+	if got := s.Line(); got != want {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestWhatIsWaitedForIsSaidOnce(t *testing.T) {
+	s := full()
+	s.Policies = nil
+	const want = "plane nvcf/llm  Pending, stage Warmup\n  Flags: waiting for: the gateways' memory to fill\n  waits for 4m, until 12:06:00Z (in 6m)\n"
+	if got := s.Text(now, statusview.Plain); !strings.HasPrefix(got, want) {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestPoliciesThatThePlaneDoesNotTakeAreNamed(t *testing.T) {
+	s := snapshot(ready)
+	conflict := condition{"Accepted", "False", "ModelConflict", "model \"m\" is policy nvcf/a's"}
+	s.Policies = []v1alpha1.RoutingPolicy{
+		policy("a", 1, 1, accepted), policy("b", 1, 1, conflict), policy("c", 1, 1, condition{"Accepted", "False", "NoRoom", "no room"}),
+		policy("elsewhere", 1, 1, condition{"Accepted", "False", "NamespaceNotAllowed", "not allowed"}), policy("new", 2, 1, conflict),
+	}
+	s.Policies[1].Status.Conditions[0].LastTransitionTime = metav1.Time{Time: now}
+	refused := s.Refused()
+	if len(refused) != 2 || !refused[0].Since.Equal(now) || refused[0].Message != `policy nvcf/b is not in effect as it is: model "m" is policy nvcf/a's` {
+		t.Errorf("got %+v", refused)
+	}
+	s.Policies = s.Policies[:4]
+	const want = `nvcf/llm, Ready: all in effect; policy nvcf/b is not in effect as it is: model "m" is policy nvcf/a's (and 1 more)`
 	if got := s.Line(); got != want {
 		t.Errorf("got %s", got)
 	}

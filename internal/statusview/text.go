@@ -70,16 +70,17 @@ func (t *text) waiting() {
 	if w == nil {
 		return
 	}
-	line := "waits for " + w.For
+	line := "waits for " + w.For + ","
+	if _, message := t.Judge(); strings.Contains(message, w.For) {
+		line = "waits" // the heading says for what
+	}
 	if !w.Since.IsZero() {
-		line += ", for " + strings.TrimSuffix(Ago(w.Since.Time, t.now), " ago")
+		line += " for " + strings.TrimSuffix(Ago(w.Since.Time, t.now), " ago")
 	}
 	if w.Until != nil {
 		line += fmt.Sprintf(", until %s (%s)", w.Until.UTC().Format(time.TimeOnly+"Z"), Ago(w.Until.Time, t.now))
 	}
-	if _, message := t.Judge(); !strings.Contains(message, w.For) || w.Until != nil {
-		t.line("  %s", line)
-	}
+	t.line("  %s", line)
 }
 
 func (t *text) workload(w *v1alpha1.WorkloadStatus) {

@@ -145,6 +145,21 @@ var _ = Describe("The status", func() {
 		Expect(a.err).To(Equal("error: there is no plane " + s.namespace + "/nowhere; kubectl get rpl -A lists those there are\n"))
 	})
 
+	It("names the policies that the plane does not take, and ends with 1 for them where that is asked for", func(ctx SpecContext) {
+		s := newSite(ctx, fixtures.Stargate{})
+		s.apply(planeText("") + policyText("a", "m"))
+		s.ready()
+		Expect(s.routing("status", "llm", "--watch", "--strict").code).To(Equal(0))
+		s.apply(policyText("b", "m"))
+		refused := "policy " + s.namespace + "/b is not in effect as it is: "
+		a := s.watch()
+		Expect(a.code).To(Equal(0), "%+v", a)
+		Expect(a.out).To(ContainSubstring(refused))
+		a = s.routing("status", "llm", "--watch", "--strict", "--interval", "50ms", "--timeout", patience.String())
+		Expect(a.code).To(Equal(1), "%+v", a)
+		Expect(a.out).To(ContainSubstring(refused))
+	})
+
 	It("ends with 4 when it takes too long, and says what it waited for", func(ctx SpecContext) {
 		s := newSite(ctx, fixtures.Stargate{Inline: `{}`})
 		s.apply(planeText(""))
