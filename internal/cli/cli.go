@@ -3,12 +3,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 
@@ -97,7 +99,44 @@ With one: plan, status, pause, resume, history, rollback, unpin, retry and relea
 		root.AddCommand(command)
 	}
 	root.AddCommand(a.versionCommand())
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return fmt.Errorf("%w%s; see %s --help", err, alike(c, err), c.CommandPath())
+	})
+	// Cobra says the same a moment later, without a word on where to look.
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
+		if err := cmp.Or(c.ValidateRequiredFlags(), c.ValidateFlagGroups()); err != nil {
+			return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
+		}
+		return nil
+	}
 	return root
+}
+
+// alike names the flags that an unknown one may stand for, found as cobra finds commands.
+func alike(c *cobra.Command, err error) string {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return ""
+	}
+	flags := &cobra.Command{SuggestionsMinimumDistance: 2}
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+	})
+	found := flags.SuggestionsFor(unknown.GetSpecifiedName())
+	if len(found) == 0 {
+		return ""
+	}
+	return "; did you mean --" + strings.Join(found, ", --") + "?"
+}
+
+// noArguments refuses arguments, and says which flag takes what people write there.
+func noArguments(flag string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("%s takes no argument such as %q; files are named with %s", c.CommandPath(), args[0], flag)
+		}
+		return nil
+	}
 }
 
 // simulateCommand is a program's own elsewhere, whose examples do not say kubectl routing.
@@ -126,7 +165,8 @@ func (f *stargateFlags) add(command *cobra.Command, unset string) {
 
 // addTable adds the flag that the operator's manager has too.
 func (f *stargateFlags) addTable(command *cobra.Command) {
-	command.Flags().StringToStringVar(&f.generations, "stargate-generations", nil, "first Stargate release of each generation, as the operator has it (default V0=0.10.0,V1=0.18.0)")
+	command.Flags().StringToStringVar(&f.generations, "stargate-generations", nil, "first Stargate `release` of each generation, as the operator has it (default V0=0.10.0,V1=0.18.0)")
+	command.Flags().Lookup("stargate-generations").DefValue = "" // that of a flag of this type would be shown as []
 }
 
 func (f *stargateFlags) table() (release.Table, error) {

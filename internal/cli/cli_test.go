@@ -67,3 +67,22 @@ func TestACommandLineThatCannotBeUnderstoodEndsWith2(t *testing.T) {
 		})
 	}
 }
+
+func TestACommandLineThatCannotBeUnderstoodSaysWhatToWriteInstead(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"a flag misspelt":            {[]string{"validate", "--filname", "x"}, "error: unknown flag: --filname; did you mean --filename?; see kubectl routing validate --help\n"},
+		"a flag cut short":           {[]string{"validate", "-f", "x", "--stric"}, "error: unknown flag: --stric; did you mean --strict?; see kubectl routing validate --help\n"},
+		"a flag of nothing":          {[]string{"validate", "--frobnicate"}, "error: unknown flag: --frobnicate; see kubectl routing validate --help\n"},
+		"a flag without its value":   {[]string{"validate", "-f"}, "error: flag needs an argument: 'f' in -f; see kubectl routing validate --help\n"},
+		"no files":                   {[]string{"render"}, "error: required flag(s) \"filename\" not set; see kubectl routing render --help\n"},
+		"one of two flags":           {[]string{"plan", "--from", "x"}, "error: if any flags in the group [from to] are set they must all be set; missing [to]; see kubectl routing plan --help\n"},
+		"a file without its flag":    {[]string{"validate", "routing/"}, "error: kubectl routing validate takes no argument such as \"routing/\"; files are named with -f\n"},
+		"no time between two looks":  {[]string{"status", "llm", "--watch", "--interval", "0s"}, "error: --interval takes a time above 0, such as 1s, and --timeout one of 0 or more\n"},
+		"a command that is misspelt": {[]string{"validat"}, "error: unknown command \"validat\" for \"kubectl routing\"\n\nDid you mean this?\n\tvalidate\n\n"},
+	} {
+		t.Run(name, func(t *testing.T) { run(t, "", test.args...).check(t, 2, "", test.want) })
+	}
+}

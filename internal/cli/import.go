@@ -62,14 +62,15 @@ The plane comes paused: once applied it says what it would do, and does it after
 
   # A router that runs without a file
   kubectl routing import --without-file -n nvcf`,
-		Args: cobra.NoArgs,
+		Args: noArguments("--lb-config or --helm-values"),
 		RunE: func(*cobra.Command, []string) error { return o.run() },
 	}
 	f := c.Flags()
 	f.StringVar(&o.lbConfig, "lb-config", "", "`file` with the router's lb-config.json; - for standard input")
 	f.StringArrayVar(&o.helmValues, "helm-values", nil, "`file` with Helm values; repeatable, later ones win; - for standard input")
 	f.BoolVar(&o.withoutFile, "without-file", false, "the router runs without a file")
-	f.StringToStringVar(&o.gatewayEnv, "gateway-env", nil, "a gateway's variable, STARGATE_LAST_CLUSTER_TTL=15m; repeatable")
+	f.StringToStringVar(&o.gatewayEnv, "gateway-env", nil, "a gateway's `variable`, STARGATE_LAST_CLUSTER_TTL=15m; repeatable")
+	f.Lookup("gateway-env").DefValue = ""
 	f.StringVar(&o.plane, "plane", "llm", "`name` of the plane")
 	f.StringVarP(&o.namespace, "namespace", "n", "", "`namespace` of plane and policies; left out where not given")
 	f.StringVar(&o.policy, "policy", "", "`name` of the policy; numbered where one policy does not hold all models (default: the plane's)")
@@ -121,6 +122,9 @@ func (o *importOptions) options() (importer.Options, error) {
 			return importer.Options{}, fmt.Errorf("%s: %q can be no object's name: %s", named.flag, named.name, strings.Join(problems, "; "))
 		}
 	}
+	if problems := validation.ValidateNamespaceName(o.namespace, false); o.namespace != "" && len(problems) > 0 {
+		return importer.Options{}, fmt.Errorf("--namespace: %q can be no namespace's name: %s", o.namespace, strings.Join(problems, "; "))
+	}
 	for _, name := range slices.Sorted(maps.Keys(o.gatewayEnv)) {
 		if !slices.Contains(render.GatewayVariableNames(), name) {
 			return importer.Options{}, fmt.Errorf("--gateway-env: %s is none of the gateways' variables about the last cluster: %s", name, strings.Join(render.GatewayVariableNames(), ", "))
@@ -170,7 +174,11 @@ func (o *importOptions) read() (render.Config, importer.Values, error) {
 			return render.Config{}, values, &exit{exitProblems, fmt.Errorf("%s: the chart passes %s as the path of a file that somebody else mounts; read that file from its ConfigMap, and import it with --lb-config",
 				values.ConfigPathAt, values.ConfigPath)}
 		}
-		if !o.withoutFile {
+		switch {
+		case o.withoutFile:
+		case values.Foreign:
+			fmt.Fprintf(o.ErrOut, "warning: the values say nothing of a router: there is neither llmRequestRouter nor addons.llm.requestRouter; if they are a router's all the same, it runs without a file and lets a request choose any algorithm, as the plane does\n")
+		default:
 			fmt.Fprintf(o.ErrOut, "note: the values hold no lb-config.json, so the router lets a request choose any algorithm; the plane does the same\n")
 		}
 		return importer.WithoutFile(), values, nil

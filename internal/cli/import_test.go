@@ -97,6 +97,10 @@ func TestImportOfValuesWithoutAFile(t *testing.T) {
 	if same := run(t, "", "import", "--without-file"); same.out != r.out {
 		t.Errorf("--without-file makes something else:\n%s", same.out)
 	}
+	r = run(t, "replicaCount: 3", "import", "--helm-values", "-")
+	if r.code != 0 || !strings.Contains(r.err, "warning: the values say nothing of a router: there is neither llmRequestRouter nor addons.llm.requestRouter") {
+		t.Errorf("values of something else: %+v", r)
+	}
 	r = run(t, "llmRequestRouter:\n  loadBalancer: {configPath: /etc/x.json}", "import", "--helm-values", "-")
 	r.check(t, 1, "", "note: read as Stargate of the newest generation, V3, reads it; --stargate-version names the one that runs\n"+
 		"error: standard input:2: the chart passes /etc/x.json as the path of a file that somebody else mounts; read that file from its ConfigMap, and import it with --lb-config\n")
@@ -108,6 +112,7 @@ func TestImportNamesWhatItsFlagsGetWrong(t *testing.T) {
 		err  string
 	}{
 		"a name that no object can have": {[]string{"--plane", "LLM"}, `--plane: "LLM" can be no object's name`},
+		"a namespace that cannot be":     {[]string{"-n", "LLM platform"}, `--namespace: "LLM platform" can be no namespace's name`},
 		"a workload of no kind":          {[]string{"--stargate", "llm-request-router"}, `--stargate: "llm-request-router" names no workload`},
 		"a variable of another matter":   {[]string{"--gateway-env", "HOME=x"}, "--gateway-env: HOME is none of the gateways' variables"},
 		"two sources":                    {[]string{"--lb-config", "x"}, "[lb-config without-file] were all set"},

@@ -59,7 +59,7 @@ Ends with 0 where nothing changes, with 1 where something does, with 2 where tha
   # In a pull request, without a cluster
   git worktree add ../base origin/main
   kubectl routing plan --from ../base/routing --to routing --stargate-version 0.18.0`,
-		Args: cobra.NoArgs,
+		Args: noArguments("-f, or --from and --to"),
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	f := c.Flags()
@@ -244,6 +244,12 @@ func (p *planned) foresee(world *rollout.World, takes func(*rollout.Workload) ti
 	}
 	if spec.Rollout.Pin != "" {
 		p.notes = append(p.notes, fmt.Sprintf("the plane is pinned to %s: no policy takes effect until it is unpinned", spec.Rollout.Pin))
+	}
+	if analysis := spec.Rollout.Analysis; analysis != nil && p.forecast.Judged {
+		p.notes = append(p.notes, "every wave is taken to be found good by its metrics: one that is not is withdrawn by one more rollout, and the plane is Stalled")
+		if analysis.TooFewSamples == v1alpha1.TooFewSamplesHold {
+			p.notes = append(p.notes, "the traffic is taken to be enough: a wave with fewer than spec.rollout.analysis.minSamples waits for more")
+		}
 	}
 	for _, omitted := range p.forecast.Omitted {
 		p.warnings = append(p.warnings, fmt.Sprintf("%s: %s is left out: it takes Stargate of generation %s", omitted.Place, omitted.Field, omitted.Since))

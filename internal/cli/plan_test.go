@@ -78,6 +78,10 @@ func TestPlanSaysWhatElseThereIsToKnow(t *testing.T) {
 	}{
 		"of a paused plane": {before, strings.Replace(after, "rollout: {", "rollout: {paused: true, ", 1), nil, 1,
 			[]string{"note: the plane is paused: this is what happens once it is resumed", "spec.rollout.paused: unset -> true"}},
+		"of waves that are judged by metrics": {before, strings.Replace(after, "rollout: {", "rollout: {preflight: true, analysis: {tooFewSamples: Hold}, ", 1), nil, 1,
+			[]string{"note: every wave is taken to be found good by its metrics: one that is not is withdrawn by one more rollout, and the plane is Stalled\n",
+				"note: the traffic is taken to be enough: a wave with fewer than spec.rollout.analysis.minSamples waits for more\n",
+				"the metrics of wave 1", "preflight: a throwaway pod of Deployment llm-request-router loads the file"}},
 		"of fields that the release does not know": {before, after, []string{"--stargate-version", "0.18.0"}, 1,
 			[]string{`model "m": lastClusterAffinity is left out: it takes Stargate of generation V3`, "Deployment/llm-request-router: 1 rollout\n"}},
 		"of a plane that is new": {policy, before, nil, 1,

@@ -52,7 +52,7 @@ does not know are left out and named.`,
 		Example: `  # What the change makes of the router's file, beside the file of the main branch
   kubectl routing render -f routing/ --stargate-version 0.18.0 --out rendered/
   git diff --no-index ../main/rendered rendered`,
-		Args: cobra.NoArgs,
+		Args: noArguments("-f"),
 		RunE: func(*cobra.Command, []string) error { return o.run() },
 	}
 	o.files.add(c, "default: the newest generation")

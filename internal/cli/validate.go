@@ -79,7 +79,7 @@ Ends with 0 where there is no error, with 1 where there is one, with 2 where the
 
   # What kustomize makes of it, for the release that runs
   kustomize build overlays/production | kubectl routing validate -f - --stargate-version 0.18.0`,
-		Args: cobra.NoArgs,
+		Args: noArguments("-f"),
 		RunE: func(*cobra.Command, []string) error { return o.run() },
 	}
 	o.files.add(c, "default: any; warnings then say which generations they are about")

@@ -42,6 +42,8 @@ type Forecast struct {
 	Blocked string
 	// Omitted are the settings that the release of Stargate does not know.
 	Omitted []render.Omission
+	// Judged tells that waves of flags are judged by metrics on the way, which are taken to be good.
+	Judged bool
 	// Warnings of the planner.
 	Warnings []string
 }
@@ -143,6 +145,7 @@ func (c *course) pass(plan *rollout.Plan) bool {
 // follow lets every gate see more good traffic than it takes.
 func (c *course) follow(samplings []rollout.Sampling) {
 	const plenty = 1e12
+	c.forecast.Judged = c.forecast.Judged || len(samplings) > 0
 	figures := map[string]analysis.Figures{}
 	for _, s := range samplings {
 		since := c.world.Now
