@@ -28,6 +28,12 @@ if obj.spec ~= nil and obj.spec.rollout ~= nil and obj.spec.rollout.paused and n
   local message = conditions.Ready and conditions.Ready.message or "spec.rollout.paused is true"
   return {status = "Suspended", message = message}
 end
+local ready = conditions.Ready
+-- Pinned: the plane holds an earlier revision. EarlierVersionKept: so does the policy, whose change failed, or whose plane
+-- is pinned. Nothing of what Git says is under way then.
+if ready ~= nil and (ready.reason == "Pinned" or ready.reason == "EarlierVersionKept") then
+  return {status = "Suspended", message = ready.message}
+end
 if is("Ready") then
   return {status = "Healthy", message = conditions.Ready.message}
 end

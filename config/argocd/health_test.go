@@ -60,6 +60,32 @@ func TestHealthFollowsConditionsOfTheGenerationThatWasApplied(t *testing.T) {
 			  {type: Ready, status: "True", message: settled}]}}`,
 			"Healthy", "settled",
 		},
+		"a pinned plane is suspended, since what Git says has no effect": {
+			`{metadata: {generation: 1}, spec: {rollout: {pin: llm-stargate-x}}, status: {observedGeneration: 1, conditions: [
+			  {type: Ready, status: "True", reason: Pinned, message: held at llm-stargate-x}]}}`,
+			"Suspended", "held at llm-stargate-x",
+		},
+		"a pinned plane on its way there progresses": {
+			`{metadata: {generation: 1}, spec: {rollout: {pin: llm-stargate-x}}, status: {observedGeneration: 1, conditions: [
+			  {type: Ready, status: "False", reason: RollingOut, message: 1 of 3 pods}, {type: Reconciling, status: "True", message: 1 of 3 pods}]}}`,
+			"Progressing", "1 of 3 pods",
+		},
+		"a policy whose earlier version is kept is suspended": {
+			`{metadata: {generation: 1}, status: {observedGeneration: 1, conditions: [
+			  {type: Ready, status: "False", reason: EarlierVersionKept, message: the change failed},
+			  {type: Reconciling, status: "True", message: the change failed}]}}`,
+			"Suspended", "the change failed",
+		},
+		"a plane that is being deleted progresses until the operator has let go": {
+			`{metadata: {generation: 3, deletionTimestamp: "2026-05-04T12:00:00Z"}, spec: {}, status: {observedGeneration: 3, conditions: [
+			  {type: Ready, status: "False", reason: Deleting, message: being taken out}, {type: Reconciling, status: "True", reason: Deleting, message: being taken out},
+			  {type: Stalled, status: "False", reason: Settled, message: ""}]}}`,
+			"Progressing", "being taken out",
+		},
+		"a metadata of another writer without a generation says nothing": {
+			`{metadata: {}, status: {observedGeneration: 1, conditions: [{type: Ready, status: "True", message: settled}]}}`,
+			"Progressing", "waiting for the operator",
+		},
 		"a paused plane that is stuck is degraded": {
 			`{metadata: {generation: 1}, spec: {rollout: {paused: true}}, status: {observedGeneration: 1, conditions: [
 			  {type: Stalled, status: "True", message: no such workload}]}}`,
