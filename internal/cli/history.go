@@ -221,6 +221,9 @@ func choose(plane *v1alpha1.RoutingPlane, revisions []*past, to string) (target,
 		}
 		return revisions[i], current, nil
 	}
+	if pin := plane.Spec.Rollout.Pin; pin != "" { // the one before may be the one that was fled from
+		return nil, nil, fmt.Errorf("the plane is pinned to %s already; name the revision to hold instead with --to: kubectl routing history %s -n %s lists those there are", pin, plane.Name, plane.Namespace)
+	}
 	for _, p := range revisions {
 		if !usable(p) || p == current || p.failed != "" || p.completed.IsZero() || isWaveBefore(p, current) {
 			continue
@@ -251,6 +254,9 @@ func isWaveBefore(p, current *past) bool {
 
 // showRollback says what going back changes in meaning.
 func (o *control) showRollback(plane *v1alpha1.RoutingPlane, current, target *past) error {
+	if target.failed != "" {
+		fmt.Fprintf(o.ErrOut, "warning: %s failed when it was rolled out last: %s\n", target.name, target.failed)
+	}
 	if target == current {
 		fmt.Fprintf(o.ErrOut, "note: %s is what the router has now; pinning holds it there\n", target.name)
 		return nil

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -67,5 +68,17 @@ func TestGoingBackChoosesWhatRanBeforeTheLastChange(t *testing.T) {
 				t.Errorf("got %s, want %s", target.name, test.want)
 			}
 		})
+	}
+}
+
+func TestGoingBackFromAPinTakesAName(t *testing.T) {
+	revisions := []*past{revisionOf(t, "current", `{}`, 1), revisionOf(t, "bad", `{"default":"random"}`, 2)}
+	plane := &v1alpha1.RoutingPlane{Status: v1alpha1.RoutingPlaneStatus{Stargate: &v1alpha1.WorkloadStatus{Revision: "current"}}}
+	plane.Spec.Rollout.Pin = "current"
+	if target, _, err := choose(plane, revisions, ""); err == nil || !strings.Contains(err.Error(), "the plane is pinned to current already; name the revision to hold instead with --to") {
+		t.Errorf("got %v and %v", target, err)
+	}
+	if target, _, err := choose(plane, revisions, "bad"); err != nil || target.name != "bad" {
+		t.Errorf("got %v and %v", target, err)
 	}
 }

@@ -190,12 +190,8 @@ func planFiles(key types.NamespacedName, before, after *review.Site, stargate re
 	if err := p.compare(from, to, config(before), config(after)); err != nil {
 		return nil, err
 	}
-	if to == nil {
-		if from != nil {
-			p.notes = append(p.notes, "the plane is deleted: the operator takes its flags and the gateways' memory off, and lets go of its workloads")
-		} else {
-			p.notes = append(p.notes, "the plane is not in the files, so nothing is said about its workloads")
-		}
+	if from == nil && to == nil {
+		p.notes = append(p.notes, "the plane is not in the files, so nothing is said about its workloads")
 		return p, nil
 	}
 	start := config(before)
@@ -210,10 +206,29 @@ func planFiles(key types.NamespacedName, before, after *review.Site, stargate re
 		world.Stargate.Template.Revision, world.Stargate.Template.Touched, world.Stargate.Managed = "", false, false
 		world.Revisions = nil
 	}
-	world.Plane = rollout.Settings(to)
-	world.Config = config(after)
+	if to == nil {
+		to = from.DeepCopy()
+		if to.Spec.Rollout.Paused { // the operator writes nothing then, and does not wait for anybody
+			to.Spec.Rollout.Paused, to.Spec.DeletionPolicy = false, v1alpha1.DeletionRetain
+		}
+		world.Plane = rollout.Settings(to)
+		world.Plane.Deleted = now
+		p.remaps = nil // the last file stays until somebody points Stargate elsewhere
+		p.notes = append(p.notes, deletion(&to.Spec))
+	} else {
+		world.Plane = rollout.Settings(to)
+		world.Config = config(after)
+	}
 	p.notes = append(p.notes, "the times are those of three replicas with "+forecast.Assumed.String()+" for each pod")
 	return p, p.foresee(world, forecast.ByAssumption, &to.Spec)
+}
+
+// deletion says what becomes of the workloads of a plane that is deleted.
+func deletion(spec *v1alpha1.RoutingPlaneSpec) string {
+	if spec.DeletionPolicy == v1alpha1.DeletionRetain {
+		return "the plane is deleted: the operator leaves its workloads as they are"
+	}
+	return "the plane is deleted: the operator takes its flags and the gateways' memory off, and lets go of its workloads; a file that Stargate's arguments name stays"
 }
 
 // compare fills in what changes in meaning. A plane that is nil is not there.
