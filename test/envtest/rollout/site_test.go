@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -47,6 +48,7 @@ type site struct {
 // name the operator's file.
 type layout struct {
 	router   fixtures.Stargate
+	claims   []corev1.PersistentVolumeClaim // for each pod of a router that is a StatefulSet
 	gateways []fixtures.GatewayWorkload
 }
 
@@ -65,7 +67,11 @@ func newSite(ctx context.Context, l layout) *site {
 	if l.router.Replicas == nil {
 		l.router.Replicas = ptr.To[int32](2)
 	}
-	s.router = s.create(l.router.Objects(namespace))
+	objects := l.router.Objects(namespace)
+	if set, ok := objects[0].(*appsv1.StatefulSet); ok {
+		set.Spec.VolumeClaimTemplates = l.claims
+	}
+	s.router = s.create(objects)
 	if l.gateways == nil {
 		l.gateways = []fixtures.GatewayWorkload{{}}
 	}
@@ -100,6 +106,9 @@ func (s *site) watch(pods []standin.Snapshot) {
 	}
 	var flagged, forgetful, remembering, old []string
 	for _, pod := range pods {
+		if strings.HasPrefix(pod.Owner, "RoutingPlane/") {
+			continue // serves nobody
+		}
 		if s.serving && pod.Restarts > 0 && !pod.Terminating {
 			s.broken = append(s.broken, pod.Name+" exited")
 		}

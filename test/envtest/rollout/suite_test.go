@@ -62,7 +62,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	logf.SetLogger(log)
 
 	var err error
-	env, err = testenv.Start(ctx, testenv.Options{ControllerManager: true, Controllers: []string{"endpointslice-controller", "resourcequota-controller"}})
+	env, err = testenv.Start(ctx, testenv.Options{ControllerManager: true, Controllers: []string{"resourcequota-controller"}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return env.Stop() })
 	admin, err = client.New(env.Config, client.Options{Scheme: scheme()})
