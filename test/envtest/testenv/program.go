@@ -18,7 +18,7 @@ type Program struct {
 // Run starts a program that ends with the environment, however that ends. Its environment variables are those of
 // this process and the ones that are given.
 func (e *Environment) Run(path string, variables []string, args ...string) (*Program, error) {
-	name := filepath.Base(path)
+	name := fmt.Sprintf("%s-%d", filepath.Base(path), len(e.programs)+1) // several may run the same
 	script, err := e.wrap(name, path)
 	if err != nil {
 		return nil, err

@@ -142,7 +142,8 @@ func (e *Environment) startAPIServer(options Options) error {
 	if etcd.Out, etcd.Err, err = e.logFile("etcd"); err != nil {
 		return err
 	}
-	etcd.Configure().Set("log-level", "warn").Set("quota-backend-bytes", "8589934592")
+	etcd.Configure().Set("log-level", "warn").Set("quota-backend-bytes", "8589934592").
+		Set("unsafe-no-fsync", "true") // what is here goes with the test anyway, and a disk may take long
 	e.plane.ControlPlane.Etcd = etcd
 
 	api := e.plane.ControlPlane.GetAPIServer()
