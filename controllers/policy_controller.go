@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -273,13 +274,15 @@ func (r *PolicyReconciler) policiesOfPlane(ctx context.Context, o client.Object)
 	return r.policies(ctx, index.Policies(client.ObjectKeyFromObject(o)))
 }
 
+// policiesOfNamespace looks through all policies: a cache that is limited to some namespaces refuses to be asked about
+// another.
 func (r *PolicyReconciler) policiesOfNamespace(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.policies(ctx, client.InNamespace(o.GetName()))
+	return slices.DeleteFunc(r.policies(ctx), func(request reconcile.Request) bool { return request.Namespace != o.GetName() })
 }
 
-func (r *PolicyReconciler) policies(ctx context.Context, options client.ListOption) []reconcile.Request {
+func (r *PolicyReconciler) policies(ctx context.Context, options ...client.ListOption) []reconcile.Request {
 	var list v1alpha1.RoutingPolicyList
-	if err := r.Cache.List(ctx, &list, options, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Cache.List(ctx, &list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot find the policies that an event is about")
 		return nil
 	}
