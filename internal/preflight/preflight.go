@@ -11,6 +11,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -224,9 +225,7 @@ func Pod(template *corev1.PodTemplateSpec, claims []corev1.PersistentVolumeClaim
 			pod.Annotations[key] = value
 		}
 	}
-	for key, value := range annotations {
-		pod.Annotations[key] = value
-	}
+	maps.Copy(pod.Annotations, annotations)
 	if from.Affinity != nil && from.Affinity.NodeAffinity != nil {
 		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: from.Affinity.NodeAffinity}
 	}
