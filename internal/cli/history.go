@@ -107,7 +107,7 @@ func (p *past) state(plane *v1alpha1.RoutingPlane, now time.Time) string {
 	}
 	switch {
 	case p.failed != "":
-		words = append(words, "failed: "+p.failed)
+		words = append(words, "failed: "+strings.Join(strings.Fields(p.failed), " ")) // a container may have said several lines
 	case !p.completed.IsZero():
 		words = append(words, "complete "+statusview.Ago(p.completed, now))
 	}

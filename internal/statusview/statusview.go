@@ -155,7 +155,7 @@ func (s *Snapshot) Line() string {
 			line += fmt.Sprintf(" (and %d more)", len(refused)-1)
 		}
 	}
-	return line
+	return strings.Join(strings.Fields(line), " ")
 }
 
 func (s *Snapshot) workloads() (all []*v1alpha1.WorkloadStatus) {
