@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,23 +89,29 @@ func refusal(text Text, g release.Generation, err error) error {
 		where += ": " + refused.Place.String()
 	}
 	message := strings.TrimSuffix(err.Error(), fmt.Sprintf(" at line %d column %d", refused.Line, refused.Column))
-	hint := encoding(text.Data)
+	hint := mistaken(text.Data)
 	if since := known(text.Data, g); refused.Kind == lbconfig.UnsupportedField && since > g {
 		hint = fmt.Sprintf("; Stargate takes this file from generation %s on: if that is what runs, say --stargate-version %s", since, since)
 	}
 	return &refusedError{fmt.Sprintf("%s: Stargate of generation %s does not start with this file: %s%s", where, g, message, hint), refused}
 }
 
-// encoding says what a byte order mark at the beginning means, which editors and shells of some systems write unasked.
-func encoding(data []byte) string {
+// mistaken says what the text is instead of a file that Stargate reads: one with the byte order mark that editors and
+// shells of some systems write unasked, or the ConfigMap around the file.
+func mistaken(data []byte) string {
 	switch {
 	case bytes.HasPrefix(data, []byte("\xef\xbb\xbf")):
 		return "; the file begins with a byte order mark: save it as UTF-8 without one"
 	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
 		return "; the file is UTF-16: save it as UTF-8 without a byte order mark"
 	}
+	if configMap.Match(data) {
+		return "; this is a ConfigMap, not the file in it: kubectl get configmap NAME -o jsonpath='{.data.lb-config\\.json}' prints the file"
+	}
 	return ""
 }
+
+var configMap = regexp.MustCompile(`(?m)^ *"?kind"?: *"?ConfigMap\b`)
 
 // refusedError is Stargate's refusal in our words.
 type refusedError struct {

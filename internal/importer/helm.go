@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/render"
@@ -42,8 +44,10 @@ func ReadValues(files []Text) (Values, error) {
 	values := Values{Gateway: map[string]string{}}
 	var errs []error
 	for _, file := range files {
+		// Helm's own reader refuses what Helm refuses, anchors that contain themselves among it; the other has the lines.
+		var read any
 		var document yaml.Node
-		if err := yaml.Unmarshal(file.Data, &document); err != nil {
+		if err := cmp.Or(sigsyaml.Unmarshal(file.Data, &read), yaml.Unmarshal(file.Data, &document)); err != nil {
 			return Values{}, fmt.Errorf("%s: no YAML: %w", file.Name, err)
 		}
 		if len(document.Content) == 0 {

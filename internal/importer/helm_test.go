@@ -47,6 +47,7 @@ func TestTheFileIsFoundInHelmValues(t *testing.T) {
 			[]string{"x: &image {tag: 0.14.1}\ny: &router\n  image: *image\n  loadBalancer: {config: '[1]'}\nllmRequestRouter:\n  <<: *router\n  loadBalancer: {config: '{}'}\n"}, "{}", "0.14.1", ""},
 		"by several merges, the first of which counts": {
 			[]string{"y: &one {loadBalancer: {config: '{}'}}\nz: &two {loadBalancer: {config: '[1]'}, image: {tag: 0.14.1}}\nllmRequestRouter: {<<: [*one, *two]}\n"}, "{}", "0.14.1", ""},
+		"an anchor that contains itself": {[]string{"llmRequestRouter: &a\n  <<: *a\n"}, "", "", "a.yaml: no YAML: "},
 		"under a key that stands twice, the last of which helm takes": {
 			[]string{"llmRequestRouter: {loadBalancer: {config: '[1]'}}\nllmRequestRouter: {loadBalancer: {config: '{}'}}\n"}, "{}", "", ""},
 		"values that are no mapping": {[]string{"- a"}, "", "", "a.yaml:1: Helm values are a mapping"},

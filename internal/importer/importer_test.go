@@ -206,11 +206,15 @@ func TestARefusedNewerFieldSaysWhichGenerationTakesIt(t *testing.T) {
 	}
 }
 
-func TestARefusedByteOrderMarkIsNamed(t *testing.T) {
-	for bom, want := range map[string]string{"\xef\xbb\xbf": "save it as UTF-8 without one", "\xff\xfe": "the file is UTF-16", "\xfe\xff": "the file is UTF-16"} {
-		_, _, err := importer.Read(importer.Text{Name: "f", Data: []byte(bom + "{}"), FirstLine: 1}, release.V3)
+func TestWhatIsMistakenForTheFileIsNamed(t *testing.T) {
+	for text, want := range map[string]string{
+		"\xef\xbb\xbf{}": "save it as UTF-8 without one", "\xff\xfe{}": "the file is UTF-16", "\xfe\xff{}": "the file is UTF-16",
+		"apiVersion: v1\nkind: ConfigMap\n":                          "this is a ConfigMap, not the file in it",
+		"{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"ConfigMap\"\n}": `-o jsonpath='{.data.lb-config\.json}'`,
+	} {
+		_, _, err := importer.Read(importer.Text{Name: "f", Data: []byte(text), FirstLine: 1}, release.V3)
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: got %v, want %q", bom, err, want)
+			t.Errorf("%q: got %v, want %q", text, err, want)
 		}
 	}
 }
