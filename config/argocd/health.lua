@@ -24,15 +24,15 @@ end
 if is("Stalled") then
   return {status = "Degraded", message = conditions.Stalled.message}
 end
-if obj.spec ~= nil and obj.spec.rollout ~= nil and obj.spec.rollout.paused and not is("Ready") then
+-- Nothing of what Git says is under way where the plane is paused with something to do, where it holds an earlier revision,
+-- and where a policy is kept at an earlier version because its change failed or its plane is pinned.
+local rollout = obj.spec ~= nil and obj.spec.rollout or {}
+local paused = rollout.paused and not is("Ready")
+local pinned = rollout.pin ~= nil and rollout.pin ~= "" and is("Ready")
+local kept = conditions.Ready ~= nil and conditions.Ready.reason == "EarlierVersionKept"
+if paused or pinned or kept then
   local message = conditions.Ready and conditions.Ready.message or "spec.rollout.paused is true"
   return {status = "Suspended", message = message}
-end
-local ready = conditions.Ready
--- Pinned: the plane holds an earlier revision. EarlierVersionKept: so does the policy, whose change failed, or whose plane
--- is pinned. Nothing of what Git says is under way then.
-if ready ~= nil and (ready.reason == "Pinned" or ready.reason == "EarlierVersionKept") then
-  return {status = "Suspended", message = ready.message}
 end
 if is("Ready") then
   return {status = "Healthy", message = conditions.Ready.message}

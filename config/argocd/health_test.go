@@ -65,6 +65,16 @@ func TestHealthFollowsConditionsOfTheGenerationThatWasApplied(t *testing.T) {
 			  {type: Ready, status: "True", reason: Pinned, message: held at llm-stargate-x}]}}`,
 			"Suspended", "held at llm-stargate-x",
 		},
+		"a pinned plane whose flags the site cannot have is suspended too": {
+			`{metadata: {generation: 1}, spec: {rollout: {pin: llm-stargate-x}}, status: {observedGeneration: 1, conditions: [
+			  {type: Ready, status: "True", reason: FlagsHeld, message: in effect but for flags}]}}`,
+			"Suspended", "in effect but for flags",
+		},
+		"an empty pin is none": {
+			`{metadata: {generation: 1}, spec: {rollout: {pin: ""}}, status: {observedGeneration: 1, conditions: [
+			  {type: Ready, status: "True", reason: Settled, message: settled}]}}`,
+			"Healthy", "settled",
+		},
 		"a pinned plane on its way there progresses": {
 			`{metadata: {generation: 1}, spec: {rollout: {pin: llm-stargate-x}}, status: {observedGeneration: 1, conditions: [
 			  {type: Ready, status: "False", reason: RollingOut, message: 1 of 3 pods}, {type: Reconciling, status: "True", message: 1 of 3 pods}]}}`,

@@ -216,6 +216,10 @@ var _ = Describe("Going back", func() {
 		Expect(s.ok("history", "llm")).To(MatchRegexp(first + `.*pinned, current, on 2 pods`))
 		Expect(s.plan(policyText("a", "m , seed: z", "k")).out).To(ContainSubstring("note: the plane is pinned to " + first))
 
+		a = s.routing("rollback", "llm", "--yes")
+		Expect(a.code).To(Equal(2), "the one before is the one that was fled from")
+		Expect(a.err).To(ContainSubstring("the plane is pinned to " + first + " already; name the revision to hold instead with --to"))
+
 		By("somebody applies from Git again, which says nothing about a pin")
 		s.apply(planeText("") + policyText("a", "m , seed: x", "k"))
 		Expect(s.plane().Spec.Rollout.Pin).To(Equal(first))
