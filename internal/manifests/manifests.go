@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/text/encoding/unicode"
 	"k8s.io/apimachinery/pkg/util/sets"
 	sigsjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -125,12 +126,22 @@ func find(name string) ([]string, error) {
 	return files, nil
 }
 
-func readFile(name string, stdin io.Reader) ([]byte, error) {
+// readFile reads a file as UTF-8. One in UTF-16, as the shell of Windows writes it, is read by its byte order mark, as
+// kubectl reads it.
+func readFile(name string, stdin io.Reader) (data []byte, err error) {
 	if name == Stdin {
-		return io.ReadAll(stdin)
+		data, err = io.ReadAll(stdin)
+	} else {
+		data, err = os.ReadFile(name)
 	}
-	return os.ReadFile(name)
+	if err != nil || !slices.ContainsFunc(utf16, func(mark []byte) bool { return bytes.HasPrefix(data, mark) }) {
+		return data, err
+	}
+	return unicode.UTF16(unicode.LittleEndian, unicode.ExpectBOM).NewDecoder().Bytes(data)
 }
+
+// utf16 are the byte order marks of both orders.
+var utf16 = [][]byte{{0xff, 0xfe}, {0xfe, 0xff}}
 
 // chunk is one document of a file.
 type chunk struct {
@@ -174,8 +185,6 @@ func (c chunk) parse() Set {
 	switch {
 	case len(bytes.TrimSpace(c.text)) == 0:
 		return Set{}
-	case !group && bytes.Contains(bytes.ReplaceAll(c.text, []byte{0}, nil), []byte(v1alpha1.GroupVersion.Group)):
-		return Set{Broken: []Broken{{c.file, c.line, "the file is UTF-16, of which kubectl reads one document at most; save it as UTF-8"}}}
 	case !group && !bytes.Contains(c.text, []byte(kindPlane)) && !bytes.Contains(c.text, []byte(kindPolicy)):
 		return Set{Skipped: 1}
 	}

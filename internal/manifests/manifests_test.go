@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/text/encoding/unicode"
+
 	"github.com/routing-operator/routing-operator/internal/manifests"
 )
 
@@ -119,7 +121,6 @@ func TestTextThatCannotBeReadHasALineAndAReason(t *testing.T) {
 		"bad YAML":   {"a: b\n---\napiVersion: routing.nvcf.io/v1alpha1\nkind: a: b\n", "<stdin>:4: no YAML: mapping values are not allowed in this context"},
 		"a template": {"apiVersion: routing.nvcf.io/v1alpha1\nx: {{ y }}: z\n", "; if this is a template, check what it renders to"},
 		"tab":        {"apiVersion: routing.nvcf.io/v1alpha1\nmetadata:\n\tname: x\n", "<stdin>:3: no YAML: found character that cannot start any token; the line has a tab, and YAML wants blanks"},
-		"UTF-16":     {utf16(policy), "<stdin>:1: the file is UTF-16, of which kubectl reads one document at most; save it as UTF-8"},
 		"separator":  {"a: b\n---  {}\nx: routing.nvcf.io\n", `<stdin>:2: kubectl takes nothing but a comment behind ---, and here is "{}"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -187,9 +188,18 @@ func TestFoldersAreReadWithEverythingBelowThem(t *testing.T) {
 	}
 }
 
-// utf16 writes text as Windows' shell does.
-func utf16(text string) string {
-	return "\xff\xfe" + strings.Join(strings.Split(text, ""), "\x00") + "\x00"
+func TestAFileInUTF16IsReadAsKubectlReadsIt(t *testing.T) {
+	text := policy + "---\n" + policy
+	for name, encoding := range map[string]unicode.Endianness{"little": unicode.LittleEndian, "big": unicode.BigEndian} {
+		data, err := unicode.UTF16(encoding, unicode.UseBOM).NewEncoder().String(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := read(t, data)
+		if plain := read(t, text); len(set.Documents) != 2 || len(set.Broken) > 0 || set.Documents[1].Position("spec") != plain.Documents[1].Position("spec") {
+			t.Errorf("%s endian: got %+v", name, set)
+		}
+	}
 }
 
 func TestAnObjectThatNamesItsGroupWronglyIsNotPassedOverInSilence(t *testing.T) {

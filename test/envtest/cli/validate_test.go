@@ -129,6 +129,7 @@ var _ = Describe("The verdict", func() {
 		"a release that is stated twice":             strings.Replace(plane(""), "name: r}", "name: r}, releases: [{image: a, version: V3}, {image: a, version: V2}]", 1),
 		"a template that was not rendered":           policy(named, "{name: {{ .Values.model }}, algorithm: random}"),
 		"a byte order mark":                          "\ufeff" + policy(named, "{name: m, algorithm: random}"),
+		"UTF-16, as the shell of Windows writes it":  "\xff\xfe" + strings.Join(strings.Split(policy(named, "{name: m, algorithm: random, n: 1}"), ""), "\x00") + "\x00",
 		"a request algorithm nested in another":      policy(named, "{name: m, algorithm: random, requestAlgorithms: [{algorithm: pulsar, requestAlgorithms: [{algorithm: random}]}]}"),
 		"an empty list in a request algorithm":       policy(named, "{name: m, algorithm: random, requestAlgorithms: [{algorithm: pulsar, requestAlgorithms: []}]}"),
 		"a null list of request algorithms":          policy(named, "{name: m, algorithm: random, requestAlgorithms: null}"),
