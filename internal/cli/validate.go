@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -18,11 +19,14 @@ import (
 type filesFlags struct {
 	names    []string
 	prefixes []string
-	stargate stargateFlags
+	// namespace of objects that name none, as whoever applies them would say it.
+	namespace string
+	stargate  stargateFlags
 }
 
 func (f *filesFlags) add(c *cobra.Command, unset string) {
 	c.Flags().StringArrayVarP(&f.names, "filename", "f", nil, "`file` or folder, with everything below it, or - for standard input; repeatable")
+	c.Flags().StringVarP(&f.namespace, "namespace", "n", "", "`namespace` of objects that name none")
 	f.addSite(c, unset)
 	_ = c.MarkFlagRequired("filename")
 }
@@ -52,6 +56,7 @@ func (f *filesFlags) review(names []string, stdin io.Reader, options review.Opti
 	if err != nil {
 		return set, review.Result{}, err
 	}
+	options.Namespace = cmp.Or(options.Namespace, f.namespace)
 	return set, review.Objects(set, judge, options), nil
 }
 

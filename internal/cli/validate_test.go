@@ -36,6 +36,17 @@ sub/broken.yml:3: error: no YAML: mapping values are not allowed in this context
 	run(t, "", "validate", "-f", "good.yaml", "-f", "sub").check(t, 1, problems, "1 plane, 2 policies and 3 models in 3 files: 4 errors, 0 warnings\n")
 }
 
+func TestObjectsWithoutANamespaceAreTakenForThatOfTheFlag(t *testing.T) {
+	text := plane + "---\n" + strings.Replace(policyOf("one", "a"), ", namespace: nvcf", "", 1)
+	if r := run(t, text, "validate", "-f", "-", "--strict"); r.code != 1 || !strings.Contains(r.out, "there is no RoutingPlane llm in these files") {
+		t.Errorf("without: %+v", r)
+	}
+	run(t, text, "validate", "-f", "-", "-n", "nvcf", "--strict").check(t, 0, "", "1 plane, 1 policy and 1 model in 1 file: 0 errors, 0 warnings\n")
+	if r := run(t, strings.Replace(text, ", namespace: nvcf", "", 1), "render", "-f", "-", "-n", "nvcf", "--stargate-version", "V3"); r.code != 0 || !strings.Contains(r.out, "  namespace: nvcf\n") || strings.Count(r.out, "kind: ConfigMap") != 1 {
+		t.Errorf("rendered: %+v", r)
+	}
+}
+
 func TestAnObjectWithoutVersionOrKindIsNotPassedOver(t *testing.T) {
 	noVersion := strings.Replace(policyOf("one", "a"), "apiVersion: routing.nvcf.io/v1alpha1\n", "", 1)
 	noKind := strings.Replace(policyOf("one", "a"), "kind: RoutingPolicy\n", "", 1)
