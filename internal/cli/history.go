@@ -156,7 +156,8 @@ func (a *app) rollbackCommand() *cobra.Command {
 	c := o.command("rollback PLANE", "Hold an earlier revision, whatever the policies say",
 		`Sets spec.rollout.pin to an earlier Stargate revision: by default the one that was complete last before the present
 one, waves of its flags apart. The operator renders it anew for the Stargate that runs, and rolls it out; flags that it
-has still need the gateways' memory. Git and the policies stay as they are, and have no effect until "kubectl routing unpin".`,
+has still need the gateways' memory. Git and the policies stay as they are, and have no effect until "kubectl routing unpin".
+From a plane that is pinned, the revision has to be named.`,
 		`  kubectl routing history llm -n nvcf
   kubectl routing rollback llm -n nvcf --to llm-stargate-0123456789abcdef`,
 		func(ctx context.Context, o *control, c client.Client, key types.NamespacedName) error {

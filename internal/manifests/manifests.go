@@ -318,8 +318,8 @@ func (c chunk) broken(err error) Broken {
 
 // lineOf is a line of the file that the chunk has.
 func (c chunk) lineOf(line int) []byte {
-	lines := bytes.SplitN(c.text, []byte("\n"), line-c.line+2)
-	if at := line - c.line; at < len(lines) {
+	lines := bytes.Split(c.text, []byte("\n"))
+	if at := line - c.line; at >= 0 && at < len(lines) {
 		return lines[at]
 	}
 	return nil

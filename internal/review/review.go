@@ -107,8 +107,8 @@ func Objects(set manifests.Set, judge *admit.Judge, options Options) Result {
 	for _, broken := range set.Broken {
 		result.Problems = append(result.Problems, Problem{Severity: Error, File: broken.File, Line: broken.Line, Message: broken.Message})
 	}
-	for _, doubtful := range set.Doubtful {
-		if !options.ErrorsOnly {
+	if !options.ErrorsOnly {
+		for _, doubtful := range set.Doubtful {
 			result.Problems = append(result.Problems, Problem{Severity: Warning, File: doubtful.File, Line: doubtful.Line, Message: doubtful.Message})
 		}
 	}

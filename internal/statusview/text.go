@@ -70,17 +70,21 @@ func (t *text) waiting() {
 	if w == nil {
 		return
 	}
-	line := "waits for " + w.For + ","
-	if _, message := t.Judge(); strings.Contains(message, w.For) {
-		line = "waits" // the heading says for what
-	}
+	var times []string
 	if !w.Since.IsZero() {
-		line += " for " + strings.TrimSuffix(Ago(w.Since.Time, t.now), " ago")
+		times = append(times, "for "+strings.TrimSuffix(Ago(w.Since.Time, t.now), " ago"))
 	}
 	if w.Until != nil {
-		line += fmt.Sprintf(", until %s (%s)", w.Until.UTC().Format(time.TimeOnly+"Z"), Ago(w.Until.Time, t.now))
+		times = append(times, fmt.Sprintf("until %s (%s)", w.Until.UTC().Format(time.TimeOnly+"Z"), Ago(w.Until.Time, t.now)))
 	}
-	t.line("  %s", line)
+	what := []string{"waits for " + w.For}
+	if _, message := t.Judge(); strings.Contains(message, w.For) { // the heading says it
+		if len(times) == 0 {
+			return
+		}
+		times[0], what = "waits "+times[0], nil
+	}
+	t.line("  %s", strings.Join(append(what, times...), ", "))
 }
 
 func (t *text) workload(w *v1alpha1.WorkloadStatus) {
