@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -440,6 +442,20 @@ func TestAFailedRevisionGoesBackToTheLastGoodAndIsNotTriedAgain(t *testing.T) {
 				wantRollouts(t, s, 1, 0)
 			}
 		})
+	}
+}
+
+func TestAFailureThatOnlyTheRevisionHasComesBackIntoTheStatus(t *testing.T) {
+	s := newSite(affine("a"))
+	s.settle(t)
+	s.refuses = func(r Revision) bool { return strings.Contains(r.Data[render.LBConfigKey], `"poison"`) }
+	s.configure(affine("a"), plain("poison"))
+	wanted := slices.Clone(s.settle(t).Records)
+	for i := range s.plane.Status.Records {
+		s.plane.Status.Records[i].FailedAt = nil
+	}
+	if got := s.settle(t).Records; !reflect.DeepEqual(got, wanted) {
+		t.Errorf("got %+v\nwant %+v", got, wanted)
 	}
 }
 

@@ -3,6 +3,7 @@ package rollout
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -114,7 +115,20 @@ func (p *pass) record() {
 			}
 		}
 	}
+	p.restoreVerdicts()
 	p.recordPreflights()
+}
+
+// restoreVerdicts puts failures into the status that only revisions have: the operator may have died, or lost the lead,
+// between the one write and the other, and the template has another revision since.
+func (p *pass) restoreVerdicts() {
+	for _, w := range p.workloads() {
+		for _, name := range slices.Sorted(maps.Keys(p.w.Revisions)) {
+			if record, failed := p.failed(name, w); failed {
+				p.keep(name, w, record)
+			}
+		}
+	}
 }
 
 // evidence says how the operator's change to the workload failed, or nothing where there is only a reason to
