@@ -31,7 +31,9 @@ type observation struct {
 	// sites are what execution has to know of each workload beside the world, by the workload's key.
 	sites  map[string]site
 	merged merged
-	memory *memory
+	// unknown are policies that are to be looked at first.
+	unknown []types.NamespacedName
+	memory  *memory
 }
 
 // site is a workload's template as it is stored, and what the operator sets in it.
@@ -99,6 +101,9 @@ func (g *gatherer) namespace() error {
 func (g *gatherer) configuration() error {
 	policies, err := g.acceptedPolicies()
 	if err != nil {
+		return err
+	}
+	if g.seen.unknown, err = g.unlookedAt(policies); err != nil {
 		return err
 	}
 	w := &g.seen.world

@@ -36,6 +36,8 @@ type memory struct {
 	follower follower
 	// stale counts the passes in a row that found the cache behind the API server.
 	stale int
+	// waiting is since when policies are waited for that nobody has looked at.
+	waiting time.Time
 	// owners tell whose each model was at the last merge, and admitted which models of each policy there was room
 	// for.
 	owners   map[string]types.UID
@@ -75,6 +77,19 @@ func (m *memory) remember(done []rollout.Step, now time.Time) {
 			delete(m.taken, key)
 		}
 	}
+}
+
+// awaits tells whether to leave the plane as it is until its policies have been looked at: to go on without one would be to
+// withdraw what it asks for. The wait has a bound, or else one policy that cannot be looked at would hold up the others.
+func (m *memory) awaits(unknown []types.NamespacedName, now time.Time) bool {
+	if len(unknown) == 0 {
+		m.waiting = time.Time{}
+		return false
+	}
+	if m.waiting.IsZero() {
+		m.waiting = now
+	}
+	return now.Sub(m.waiting) < policiesLongest
 }
 
 // memories of all planes, by namespace and name.

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/routing-operator/routing-operator/internal/rollout"
 )
 
@@ -71,6 +73,29 @@ func TestTakingsAreCountedInARow(t *testing.T) {
 		m.remember(step.done, start.Add(step.after))
 		if got := m.taken["Deployment/w"].times; got != step.times {
 			t.Errorf("%s: %d takings, want %d", step.what, got, step.times)
+		}
+	}
+}
+
+func TestPoliciesThatNobodyLookedAtAreWaitedForWithABound(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	unknown := []types.NamespacedName{{Namespace: "nvcf", Name: "llama"}}
+	m := &memory{}
+	for _, pass := range []struct {
+		after   time.Duration
+		unknown []types.NamespacedName
+		waits   bool
+	}{
+		{0, nil, false},
+		{time.Minute, unknown, true},
+		{time.Minute + policiesLongest - 1, unknown, true},
+		{time.Minute + policiesLongest, unknown, false},
+		{time.Hour, unknown, false},
+		{time.Hour + 1, nil, false},
+		{time.Hour + 2, unknown, true},
+	} {
+		if waits := m.awaits(pass.unknown, start.Add(pass.after)); waits != pass.waits {
+			t.Errorf("after %s with %d unknown: got %t", pass.after, len(pass.unknown), waits)
 		}
 	}
 }

@@ -91,6 +91,10 @@ func (r *PlaneReconciler) Reconcile(ctx context.Context, request ctrl.Request) (
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if plane.DeletionTimestamp == nil && m.awaits(seen.unknown, now) {
+		ctrl.LoggerFrom(ctx).V(1).Info("Waiting for policies to be looked at", "policies", seen.unknown)
+		return ctrl.Result{RequeueAfter: policiesRetry}, nil
+	}
 	plan, err := rollout.Make(&seen.world)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -121,6 +125,9 @@ const (
 	soon         = 10 * time.Millisecond
 	staleRetry   = 50 * time.Millisecond
 	staleLongest = 5 * time.Second
+	// policiesRetry and policiesLongest are how often and how long policies are waited for that were not looked at.
+	policiesRetry   = 100 * time.Millisecond
+	policiesLongest = 10 * time.Second
 )
 
 // next tells when to look again.

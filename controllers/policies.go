@@ -15,6 +15,7 @@ import (
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/history"
+	"github.com/routing-operator/routing-operator/internal/index"
 	"github.com/routing-operator/routing-operator/internal/tenancy"
 )
 
@@ -76,6 +77,24 @@ func (g *gatherer) acceptedPolicies() ([]acceptedPolicy, error) {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return policies, nil
+}
+
+// unlookedAt are the policies for the plane of which nobody has said anything yet, in a status or by accepting them. After
+// a restore from a backup that is all of them.
+func (g *gatherer) unlookedAt(accepted []acceptedPolicy) ([]types.NamespacedName, error) {
+	var list v1alpha1.RoutingPolicyList
+	if err := g.List(g.ctx, &list, index.Policies(client.ObjectKeyFromObject(g.plane)), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the policies of the plane: %w", err)
+	}
+	var unknown []types.NamespacedName
+	for i := range list.Items {
+		policy := &list.Items[i]
+		known := slices.ContainsFunc(accepted, func(a acceptedPolicy) bool { return a.UID == policy.UID })
+		if policy.Status.ObservedGeneration <= 0 && !known && policy.DeletionTimestamp == nil {
+			unknown = append(unknown, client.ObjectKeyFromObject(policy))
+		}
+	}
+	return unknown, nil
 }
 
 // acceptedPolicy is nil where the policy is gone or going: its absence is all that there is to know. It reads the cache
