@@ -30,6 +30,8 @@ import (
 // Finalizer on planes: their workloads are to be unwound before they go.
 const Finalizer = "routing.nvcf.io/unwind"
 
+const planeKind = "RoutingPlane"
+
 // errStale says that the API server is ahead of what was planned from; the next pass plans again.
 var errStale = errors.New("the cluster has changed since it was observed")
 
@@ -55,6 +57,11 @@ type executor struct {
 // execute does the steps in order up to the first that fails, and returns those that were done.
 func (r *PlaneReconciler) execute(ctx context.Context, seen *observation, steps []rollout.Step) (done []rollout.Step, err error) {
 	e := &executor{PlaneReconciler: r, seen: seen, versions: map[string]string{}}
+	if len(steps) > 0 {
+		if err := e.current(ctx); err != nil {
+			return nil, classify(err, &steps[0])
+		}
+	}
 	for i := range steps {
 		if err := e.step(ctx, &steps[i]); err != nil {
 			return steps[:i], classify(err, &steps[i])
@@ -111,18 +118,30 @@ func classify(err error, step *rollout.Step) error {
 	return err
 }
 
-// verify compares all workloads of the plane with the API server right before a change to one of them: a cache
-// that lags could make two workloads roll at once, or take a file for gone that is still in use. What happens to
-// the changed workload after that is caught by the resourceVersion in the write.
+// verify is current once more, right before the first change to a workload.
 func (e *executor) verify(ctx context.Context) error {
 	if e.verified {
 		return nil
 	}
+	err := e.current(ctx)
+	e.verified = err == nil
+	return err
+}
+
+// current compares the plane and all of its workloads with the API server: a cache that lags could make two workloads roll
+// at once, or take a file for gone that is still in use. The plane's status has the records, so that an operator which
+// has lost the lead and does not know yet finds out here that another one went on. What happens to the changed workload
+// after that is caught by the resourceVersion in the write.
+func (e *executor) current(ctx context.Context) error {
 	w := &e.seen.world
-	all := append([]rollout.Workload{w.Stargate}, w.Gateways...)
+	plane := rollout.Workload{Kind: planeKind, Name: w.Plane.Name, Found: true, ResourceVersion: e.seen.plane.ResourceVersion}
+	all := append([]rollout.Workload{plane, w.Stargate}, w.Gateways...)
 	for _, observed := range append(all, w.Former...) {
 		var live metav1.PartialObjectMetadata
 		live.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(observed.Kind))
+		if observed.Kind == planeKind {
+			live.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(planeKind))
+		}
 		err := e.Live.Get(ctx, types.NamespacedName{Namespace: w.Plane.Namespace, Name: observed.Name}, &live)
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("reading %s %s before a change: %w", observed.Kind, observed.Name, err)
@@ -131,7 +150,6 @@ func (e *executor) verify(ctx context.Context) error {
 			return fmt.Errorf("%w: %s %s", errStale, observed.Kind, observed.Name)
 		}
 	}
-	e.verified = true
 	return nil
 }
 
