@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -57,13 +58,17 @@ type executor struct {
 // execute does the steps in order up to the first that fails, and returns those that were done.
 func (r *PlaneReconciler) execute(ctx context.Context, seen *observation, steps []rollout.Step) (done []rollout.Step, err error) {
 	e := &executor{PlaneReconciler: r, seen: seen, versions: map[string]string{}}
-	if len(steps) > 0 {
-		if err := e.current(ctx); err != nil {
-			return nil, classify(err, &steps[0])
-		}
-	}
+	checked := false
 	for i := range steps {
-		if err := e.step(ctx, &steps[i]); err != nil {
+		var err error
+		if !checked && steps[i].Kind != rollout.StepRecord { // a record is of one revision, and guarded by its version
+			err = e.current(ctx)
+			checked = true
+		}
+		if err == nil {
+			err = e.step(ctx, &steps[i])
+		}
+		if err != nil {
 			return steps[:i], classify(err, &steps[i])
 		}
 	}
@@ -345,8 +350,8 @@ func (e *executor) ensureRevision(ctx context.Context, step *rollout.Step) error
 	return e.takeOver(ctx, cm)
 }
 
-// takeOver accepts a ConfigMap of the revision's name that the cache does not have: one of an earlier pass, or one
-// that lost its labels.
+// takeOver accepts a ConfigMap of the revision's name that the cache does not have since it lost its labels. One that has
+// them is in the cache soon, with records that are to be kept.
 func (e *executor) takeOver(ctx context.Context, wanted *corev1.ConfigMap) error {
 	var live corev1.ConfigMap
 	if err := e.Live.Get(ctx, client.ObjectKeyFromObject(wanted), &live); err != nil {
@@ -356,6 +361,9 @@ func (e *executor) takeOver(ctx context.Context, wanted *corev1.ConfigMap) error
 		return &refusedError{"RevisionOccupied", fmt.Errorf(
 			"ConfigMap %s, which a revision of the plane needs, exists with other content and without the operator's labels; delete it: kubectl delete configmap %s -n %s",
 			live.Name, live.Name, live.Namespace)}
+	}
+	if labels.SelectorFromSet(wanted.Labels).Matches(labels.Set(live.Labels)) {
+		return fmt.Errorf("%w: revision %s", errStale, live.Name)
 	}
 	updated := live.DeepCopy()
 	updated.Labels, updated.Annotations = wanted.Labels, wanted.Annotations

@@ -36,6 +36,9 @@ func (r *PlaneReconciler) report(ctx context.Context, seen *observation, plan *r
 	plane := seen.plane
 	before := plane.DeepCopy()
 	fillStatus(&plane.Status, seen, plan)
+	if failed != nil { // what a step was to record may not be on its revision; the next pass records it on both
+		plane.Status.Records = before.Status.Records
+	}
 	noteFailure(&plane.Status, failed, plane.Generation, seen.world.Now)
 	stageChanged := before.Status.Stage != plane.Status.Stage
 	if stageChanged {
