@@ -115,17 +115,17 @@ func (p *pass) record() {
 			}
 		}
 	}
-	p.restoreVerdicts()
+	p.restoreRecords()
 	p.recordPreflights()
 }
 
-// restoreVerdicts puts failures into the status that only revisions have: the operator may have died, or lost the lead,
-// between the one write and the other, and the template has another revision since.
-func (p *pass) restoreVerdicts() {
+// restoreRecords puts into the status what only revisions have: the operator may have died, or lost the lead, between the
+// one write and the other, and the template has another revision since.
+func (p *pass) restoreRecords() {
 	for _, w := range p.workloads() {
 		for _, name := range slices.Sorted(maps.Keys(p.w.Revisions)) {
-			if record, failed := p.failed(name, w); failed {
-				p.keep(name, w, record)
+			if _, recorded := p.w.Revisions[name].Records[w.Key()]; recorded {
+				p.keep(name, w, p.recordOf(name, w))
 			}
 		}
 	}
