@@ -7,12 +7,14 @@ import (
 	"context"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -101,13 +103,10 @@ type manager struct {
 }
 
 // startManager starts one that can be told from others, at the API server, by its user agent.
-func startManager(ctx context.Context, agent string, configure ...func(*rest.Config)) *manager {
+func startManager(ctx context.Context, agent string) *manager {
 	GinkgoHelper()
 	config := rest.CopyConfig(rights)
 	config.UserAgent = agent
-	for _, change := range configure {
-		change(config)
-	}
 	options := ctrl.Options{
 		Scheme:  scheme(),
 		Metrics: metricsserver.Options{BindAddress: "0"},
@@ -125,4 +124,10 @@ func startManager(ctx context.Context, agent string, configure ...func(*rest.Con
 		cancel()
 		Eventually(ended, patience).Should(Receive(BeNil()))
 	}}
+}
+
+func isReady(conditions []metav1.Condition) bool {
+	return slices.ContainsFunc(conditions, func(c metav1.Condition) bool {
+		return c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionTrue
+	})
 }
