@@ -142,7 +142,7 @@ func (s *site) key() string {
 			if p.terminating {
 				restarts = 0
 			}
-			pods = append(pods, fmt.Sprint(p.number == w.number, p.template.image, name(p.template.revision), p.template.foreign, p.ready, p.terminating, restarts))
+			pods = append(pods, fmt.Sprint(p.number == w.number, p.template.image, name(p.template.revision), p.template.foreign, p.ready, p.terminating, restarts, restarts > 0 && s.exitedBefore(w, p)))
 		}
 		slices.Sort(pods)
 		b.WriteString(strings.Join(pods, ","))

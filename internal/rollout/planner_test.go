@@ -757,3 +757,22 @@ func TestARevisionThatFailedAndThenComesUpAfterAllIsGood(t *testing.T) {
 		t.Errorf("runs %v", s.runs())
 	}
 }
+
+func TestARetryIsNotJudgedByExitsFromBeforeIt(t *testing.T) {
+	s := newSite(plain("a"))
+	s.refuses = func(Revision) bool { return true } // a node without something that Stargate needs
+	wantCondition(t, s.settle(t), v1alpha1.ConditionStalled, "True", ReasonRevisionFailed)
+
+	s.now = s.now.Add(time.Minute)
+	s.plane.Retry = "please"
+	s.pass(t)
+	plan := s.pass(t)
+	if meta.IsStatusConditionTrue(plan.Conditions, v1alpha1.ConditionStalled) {
+		t.Fatalf("judged before anything was tried: %v", plan.Notes)
+	}
+	wantCondition(t, s.settle(t), v1alpha1.ConditionStalled, "True", ReasonRevisionFailed) // exits once more
+
+	s.now = s.now.Add(time.Minute)
+	s.refuses, s.plane.Retry = nil, "again, please"
+	wantCondition(t, s.settle(t), v1alpha1.ConditionReady, "True", ReasonSettled)
+}

@@ -107,7 +107,10 @@ func (p *pass) record() {
 			}
 			p.write(name, w, Record{Applied: record.Applied, Completed: p.w.Now, Template: w.Template.Foreign, Gate: again(record.Gate)},
 				fmt.Sprintf("%s %s is complete on %s", w.Kind, w.Name, name))
-		case record.Failed.IsZero() || record.Retry != p.w.Plane.Retry:
+		case !record.Failed.IsZero() && record.Retry != p.w.Plane.Retry:
+			record.Applied, record.Failed, record.Message = p.w.Now, time.Time{}, ""
+			p.write(name, w, record, fmt.Sprintf("another attempt of %s on %s %s, as asked for", name, w.Kind, w.Name))
+		case record.Failed.IsZero():
 			if message := p.evidence(w, record); message != "" {
 				record.Failed, record.Retry, record.Message = p.w.Now, p.w.Plane.Retry, message
 				p.write(name, w, record,
@@ -148,7 +151,7 @@ func (p *pass) evidence(w *Workload, record Record) string {
 		if !pod.Updated || pod.Terminating || pod.Ready {
 			continue
 		}
-		if pod.Crash != nil && pod.Crash.Restarts >= crashLoop {
+		if pod.Crash != nil && pod.Crash.Restarts >= crashLoop && !pod.Crash.before(record.Applied) {
 			return strings.TrimSuffix(fmt.Sprintf("container %s of pod %s exits at start: %s", pod.Crash.Container, pod.Name, pod.Crash.Message), ": ")
 		}
 		if deadline := w.progressed().Add(p.w.Plane.ProgressDeadline); pod.Started && pod.Waiting == "" {
@@ -159,6 +162,11 @@ func (p *pass) evidence(w *Workload, record Record) string {
 		}
 	}
 	return ""
+}
+
+// before tells whether the last exit was before the time, of which a status knows the second only.
+func (c *Crash) before(t time.Time) bool {
+	return !c.At.IsZero() && c.At.Before(t.Truncate(time.Second))
 }
 
 // write records onto the revision and into the status, and lets the rest of the pass see it.

@@ -93,6 +93,7 @@ type pod struct {
 	created     time.Time
 	terminating bool
 	restarts    int32
+	exited      time.Time
 	stuck       bool // in termination
 }
 
@@ -216,8 +217,8 @@ func (s *site) moves(w *workload) (moves []func()) {
 			unready++
 			if s.starts(w, p.template) {
 				moves = append(moves, func() { p.ready, p.readySince, p.restarts = true, s.now, 0 })
-			} else if _, exists := s.revisions[p.template.revision]; (exists || p.template.revision == "") && p.restarts < crashLoop {
-				moves = append(moves, func() { p.restarts = crashLoop })
+			} else if _, exists := s.revisions[p.template.revision]; (exists || p.template.revision == "") && (p.restarts < crashLoop || s.exitedBefore(w, p)) {
+				moves = append(moves, func() { p.restarts, p.exited = crashLoop, s.now })
 			}
 		}
 	}
@@ -232,6 +233,11 @@ func (s *site) moves(w *workload) (moves []func()) {
 		moves = append(moves, func() { victim.terminating, victim.ready = true, false })
 	}
 	return moves
+}
+
+// exitedBefore tells whether the pod's last exit was before its revision was last tried: it will exit once more.
+func (s *site) exitedBefore(w *workload, p *pod) bool {
+	return p.exited.Before(s.revisions[p.template.revision].Records[w.kind+"/"+w.name].Applied)
 }
 
 // victim is the pod that the controller would end next.
@@ -276,7 +282,7 @@ func (s *site) observe(w *workload) Workload {
 		seen := Pod{Name: p.name, UID: p.name, Template: s.read(w, p.template), Updated: p.number == w.number, Ready: p.ready,
 			ReadySince: p.readySince, Created: p.created, Terminating: p.terminating, Started: p.ready || p.restarts > 0}
 		if p.restarts > 0 && !p.ready {
-			seen.Crash = &Crash{Container: "router", Restarts: p.restarts, Message: "bad file"}
+			seen.Crash = &Crash{Container: "router", Restarts: p.restarts, At: p.exited, Message: "bad file"}
 		}
 		o.Pods = append(o.Pods, seen)
 		if !p.terminating {

@@ -256,6 +256,8 @@ type Pod struct {
 type Crash struct {
 	Container string
 	Restarts  int32
+	// At is when it last exited; zero where the pod's status does not say.
+	At time.Time
 	// Message in the container's own words, as far as the pod's status has them.
 	Message string
 }

@@ -61,7 +61,7 @@ func crashOf(s *corev1.ContainerStatus) *rollout.Crash {
 		ended = s.LastTerminationState.Terminated
 	}
 	if ended != nil {
-		crash.Message = ended.Message
+		crash.At, crash.Message = ended.FinishedAt.Time, ended.Message
 	}
 	return crash
 }
