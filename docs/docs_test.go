@@ -40,7 +40,7 @@ func TestEveryTestThatTheFailureModesNameExists(t *testing.T) {
 	}
 	tests, reports := sources(t), 0
 	quoted := regexp.MustCompile("`([^`]+)`")
-	for _, line := range strings.Split(string(page), "\n") {
+	for line := range strings.SplitSeq(string(page), "\n") {
 		if !strings.HasPrefix(line, "| BL-") {
 			continue
 		}
