@@ -38,7 +38,7 @@ assets: ## Build the control plane and the Helms that the tests run against (min
 test: assets ## Run every test, those against a real API server included.
 	go vet ./...
 	go test -timeout 20m ./api/... ./cmd/... ./config/... ./controllers/... ./docs ./internal/... ./webhooks/...
-	go test -timeout 40m -p 2 ./test/... # each suite has a control plane of its own, and mostly waits
+	go test -timeout 40m -p 1 ./test/... # each suite has a control plane of its own
 
 .PHONY: test-short
 test-short: ## Run the tests that need no API server.

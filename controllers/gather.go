@@ -36,6 +36,11 @@ type observation struct {
 	memory  *memory
 }
 
+// manages tells whether the plane has anything in a workload that it would have to take back.
+func (o *observation) manages() bool {
+	return o.world.Stargate.Managed || slices.ContainsFunc(o.world.Gateways, func(g rollout.Workload) bool { return g.Managed })
+}
+
 // site is a workload's template as it is stored, and what the operator sets in it.
 type site struct {
 	artefact string
@@ -119,7 +124,7 @@ func (g *gatherer) configuration() error {
 	}
 	isNew := g.plane.Status.ObservedGeneration <= 0
 	g.memory.quiet.observe(shortHash(string(everything.Data)), w.Now, isNew, w.Plane.QuietPeriod)
-	w.ConfigChanged, w.ConfigChanging = g.memory.quiet.changed, g.memory.quiet.changing
+	w.ConfigChanged, w.ConfigChanging, w.Appeared = g.memory.quiet.changed, g.memory.quiet.changing, g.memory.quiet.appeared
 	return nil
 }
 
@@ -365,7 +370,7 @@ func (g *gatherer) describe(observed *rollout.Workload, object client.Object, te
 	if err != nil {
 		return fmt.Errorf("%s: %w", observed.Key(), err)
 	}
-	observed.Rivals = owners.Rivals
+	observed.Rivals, observed.Sharers = owners.Rivals, owners.Sharers
 	taken := g.memory.taken[observed.Key()]
 	observed.Given, observed.Taken, observed.TakenBack = g.memory.given[observed.Key()], taken.times, taken.last
 	g.seen.sites[observed.Key()] = site{

@@ -135,6 +135,8 @@ type quiet struct {
 	seen              bool
 	fingerprint       string
 	changed, changing time.Time
+	// appeared is when a plane that was new was first seen.
+	appeared time.Time
 }
 
 // observe notes the configuration. A process that sees a plane for the first time cannot know when its
@@ -148,6 +150,9 @@ func (q *quiet) observe(fingerprint string, now time.Time, isNew bool, period ti
 	q.seen, q.fingerprint = true, fingerprint
 	if first && !isNew {
 		return
+	}
+	if first {
+		q.appeared = now
 	}
 	if q.changed.IsZero() || now.Sub(q.changed) > period {
 		q.changing = now

@@ -48,7 +48,7 @@ type PlaneReconciler struct {
 
 func (r *PlaneReconciler) setup(mgr ctrl.Manager, o Options) error {
 	enqueue := handler.EnqueueRequestsFromMapFunc
-	own := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	own := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, tamperedWith())
 	if o.StaleReads {
 		own = predicate.ResourceVersionChangedPredicate{}
 	}
@@ -171,6 +171,15 @@ func (r *PlaneReconciler) forget(key types.NamespacedName) {
 	r.memories.forget(key)
 	r.metrics.forget(key)
 	r.outcomes.publish(key, nil)
+}
+
+// tamperedWith lets through what nobody but the operator should write: a status that is gone, a finalizer that is.
+func tamperedWith() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1alpha1.RoutingPlane)
+		after, same := e.ObjectNew.(*v1alpha1.RoutingPlane)
+		return ok && same && (after.Status.ObservedGeneration < before.Status.ObservedGeneration || len(after.Finalizers) < len(before.Finalizers))
+	}}
 }
 
 func onlyDeletions() predicate.Predicate {

@@ -208,6 +208,10 @@ func addTransition(status *v1alpha1.RoutingPlaneStatus, plan *rollout.Plan, done
 		transition.Message = done[len(done)-1].Why
 	case len(plan.Notes) > 0:
 		transition.Message = plan.Notes[0]
+	default:
+		if ready := meta.FindStatusCondition(plan.Conditions, v1alpha1.ConditionReady); ready != nil {
+			transition.Message = ready.Message
+		}
 	}
 	status.Transitions = append([]v1alpha1.Transition{transition}, status.Transitions...)
 	if len(status.Transitions) > maxTransitions {

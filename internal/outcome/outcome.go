@@ -96,11 +96,13 @@ func read(c render.Config, generation release.Generation) (*lbconfig.File, []ren
 }
 
 // running are the distinct files that Stargate's template and pods have; nil stands for a file that is not the
-// operator's or that is not read. A terminating pod counts: it serves until it is gone.
+// operator's or that is not read. A terminating pod counts no more than it does for the plane: it gets no new request.
 func running(w *rollout.World) []*lbconfig.File {
 	names := sets.New(inEffect(&w.Stargate.Template))
 	for i := range w.Stargate.Pods {
-		names.Insert(inEffect(&w.Stargate.Pods[i].Template))
+		if pod := &w.Stargate.Pods[i]; !pod.Terminating {
+			names.Insert(inEffect(&pod.Template))
+		}
 	}
 	var files []*lbconfig.File
 	for _, name := range sets.List(names) {

@@ -64,7 +64,7 @@ func TestAModelIsWhatEveryPodRuns(t *testing.T) {
 		"one pod runs another":                            {wanted: model(1, false), template: "one", pods: pods("one", "two"), state: v1alpha1.ModelPending},
 		"one pod has none of the operator's":              {wanted: model(1, false), template: "one", pods: pods("one", ""), state: v1alpha1.ModelPending},
 		"one pod's revision is gone":                      {wanted: model(1, false), template: "one", pods: pods("one", "gone"), state: v1alpha1.ModelPending},
-		"a terminating pod runs another":                  {wanted: model(1, false), template: "one", pods: append(pods("one"), rollout.Pod{Terminating: true, Template: rollout.Template{Revision: "two", ReadsFile: true}}), state: v1alpha1.ModelPending},
+		"a terminating pod runs another":                  {wanted: model(1, false), template: "one", pods: append(pods("one"), rollout.Pod{Terminating: true, Template: rollout.Template{Revision: "two", ReadsFile: true}}), state: v1alpha1.ModelProgrammed},
 		"without a pod the template counts":               {wanted: model(1, false), template: "one", state: v1alpha1.ModelProgrammed},
 		"a new template, and no pod of it":                {wanted: model(1, false), template: "two", pods: pods("one"), state: v1alpha1.ModelPending},
 		"the file is not read":                            {wanted: model(1, false), template: "one", pods: pods("one"), unread: true, state: v1alpha1.ModelPending},

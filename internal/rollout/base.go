@@ -98,13 +98,16 @@ func (p *pass) rollBase(name string, rendered render.Rendered, keep render.Flags
 	}
 	// Waiting cannot help a template that has no file that its Stargate would take, nor pods that exit, and
 	// a withdrawal does not wait for what it withdraws.
-	unreadable := sg.Template.ReadsFile && !p.readable(sg.Template.Revision)
+	unreadable := sg.Template.ReadsFile && !p.readable(sg.Template.Revision) && !foreign(sg)
 	urgent := unreadable || withdrawn || sg.crash() != nil
 	gates := []func() *reason{func() *reason { return p.mayRoll(sg, urgent) }}
+	if withdrawn {
+		gates = append(gates, p.appeared)
+	}
 	if !urgent {
 		gates = append(gates, p.quiet, p.interval, func() *reason { return p.preflight(name, stargateData(rendered), wave) })
 	}
-	why := p.baseReason(withdrawn, unreadable)
+	why := p.baseReason(name, withdrawn, unreadable)
 	if r := first(gates...); r != nil {
 		p.stargate = verdict{reason: r.reason, message: fmt.Sprintf("%s (%s) waits: %s", why, name, r.message)}
 		p.waitFor(r, why)
@@ -116,7 +119,7 @@ func (p *pass) rollBase(name string, rendered render.Rendered, keep render.Flags
 	return nil
 }
 
-func (p *pass) baseReason(withdrawn, unreadable bool) string {
+func (p *pass) baseReason(name string, withdrawn, unreadable bool) string {
 	sg := &p.w.Stargate
 	switch _, back := p.failed(sg.Template.Revision, sg); {
 	case back:
@@ -125,6 +128,8 @@ func (p *pass) baseReason(withdrawn, unreadable bool) string {
 		return "trying apart what failed together: " + strings.Join(p.trying, ", ")
 	case withdrawn:
 		return "withdrawing flags"
+	case sg.Template.Revision == name:
+		return "the revision was deleted or changed, and is made anew"
 	case sg.Template.Revision == "" && sg.Managed:
 		return "putting back what was taken out"
 	case sg.Template.Revision == "":
@@ -134,6 +139,12 @@ func (p *pass) baseReason(withdrawn, unreadable bool) string {
 	default:
 		return "new configuration"
 	}
+}
+
+// foreign tells whether pods serve with a file that is not the operator's where its own would be, such as one that
+// another plane has left.
+func foreign(sg *Workload) bool {
+	return sg.Template.Revision == "" && sg.settled() && sg.updated() > 0
 }
 
 // readable tells whether the revision exists, unharmed, and the Stargate of the template accepts its file (I4).

@@ -165,6 +165,9 @@ func (p *pass) contested(w *Workload) *reason {
 		truce = shortestTruce << more
 	}
 	rivals := sets.New[string]()
+	for _, manager := range w.Sharers {
+		rivals.Insert(fmt.Sprintf("field manager %q", manager))
+	}
 	for _, rival := range w.Rivals {
 		rivals.Insert(fmt.Sprintf("field manager %q", rival.Manager))
 	}
@@ -191,6 +194,15 @@ func (p *pass) quiet() *reason {
 		until = limit
 	}
 	return p.notBefore(until, ReasonQuietPeriod, "no further change for "+p.w.Plane.QuietPeriod.String())
+}
+
+// appeared is the gate that lets a plane that has just come, from a backup say, wait for its policies before it takes
+// anything away.
+func (p *pass) appeared() *reason {
+	if p.w.Appeared.IsZero() {
+		return nil
+	}
+	return p.notBefore(p.w.Appeared.Add(p.w.Plane.QuietPeriod), ReasonQuietPeriod, "the policies of a new plane for "+p.w.Plane.QuietPeriod.String())
 }
 
 // interval is the gate between two rollouts of Stargate's configuration.

@@ -776,3 +776,39 @@ func TestARetryIsNotJudgedByExitsFromBeforeIt(t *testing.T) {
 	s.refuses, s.plane.Retry = nil, "again, please"
 	wantCondition(t, s.settle(t), v1alpha1.ConditionReady, "True", ReasonSettled)
 }
+
+func TestAPlaneThatComesFromABackupWaitsForItsPoliciesBeforeItTakesFlagsAway(t *testing.T) {
+	s := newSite(affine("a"))
+	s.settle(t)
+	s.reset()
+	s.plane.Status = v1alpha1.RoutingPlaneStatus{}
+	s.appeared = s.now
+	policies := s.config
+	s.configure() // they are still to come
+	for range 3 {
+		s.now = s.now.Add(time.Second)
+		s.pass(t)
+	}
+	s.config = policies
+	plan := s.settle(t)
+	wantCondition(t, plan, v1alpha1.ConditionReady, "True", ReasonSettled)
+	wantRollouts(t, s, 0, 0)
+
+	s.configure() // they are not to come
+	s.appeared = s.now
+	if plan := s.settle(t); plan.Flags.Desired != 0 || len(s.revisions[s.stargate.template.revision].Flags) > 0 {
+		t.Errorf("flags %+v\n%s", plan.Flags, s.describe())
+	}
+}
+
+func TestAFileThatAnotherPlaneLeftIsNoEmergency(t *testing.T) {
+	s := newSite(affine("a"))
+	for _, p := range s.stargate.pods {
+		p.ready = true // with a file of somebody else's where the plane's own would be
+	}
+	plan := s.pass(t)
+	if len(plan.Steps) > 0 || plan.Waiting == nil {
+		t.Errorf("does not wait for the quiet period: %v", plan.Notes)
+	}
+	wantCondition(t, plan, v1alpha1.ConditionReconciling, "True", ReasonQuietPeriod)
+}

@@ -37,6 +37,8 @@ type site struct {
 	refuses func(revision Revision) bool
 	// mountFails: a Stargate pod exits wherever the operator's file is mounted, read or not.
 	mountFails bool
+	// appeared is when the plane was first seen, if it was new then.
+	appeared time.Time
 	// owners of the models.
 	owners map[string]string
 	// blind, if set, hides from the planner what it has to go by: a bug that is planted.
@@ -257,7 +259,7 @@ func (w *workload) victim(live, updated, unready, surge int) *pod {
 // world is what the planner sees.
 func (s *site) world() *World {
 	s.complete()
-	w := &World{Now: s.now, Figures: s.figures(), Plane: s.plane, Config: s.config, Owners: s.owners, ConfigChanged: s.changed, ConfigChanging: s.burst,
+	w := &World{Now: s.now, Figures: s.figures(), Plane: s.plane, Config: s.config, Owners: s.owners, Appeared: s.appeared, ConfigChanged: s.changed, ConfigChanging: s.burst,
 		Stargate: s.observe(s.stargate), Revisions: maps.Clone(s.revisions)}
 	for _, g := range s.gateways {
 		w.Gateways = append(w.Gateways, s.observe(g))

@@ -31,6 +31,9 @@ type World struct {
 	// that it belongs to began. Both are zero where no change was seen.
 	ConfigChanged, ConfigChanging time.Time
 
+	// Appeared is when this process first saw the plane, if the plane was new then; zero if it was not.
+	Appeared time.Time
+
 	// Stargate is the router's workload.
 	Stargate Workload
 
@@ -167,6 +170,8 @@ type Workload struct {
 	Given     string
 	Taken     int
 	TakenBack time.Time
+	// Sharers are the other managers that own a part of the operator's fields.
+	Sharers []string
 	// RolledOut is Kubernetes' own word: the template was observed, and every wanted replica is updated,
 	// ready and available, with no old one left.
 	RolledOut bool
@@ -201,14 +206,14 @@ type Template struct {
 	// ReadsFile: Stargate's arguments name the plane's configPath (or the plane says that it knows), so that
 	// the mounted revision is what Stargate reads.
 	ReadsFile bool
-	// Unread is what is known of the file that Stargate reads instead, where ReadsFile is false.
+	// Unread is what is known of the file that Stargate reads instead, where ReadsFile is false or Revision empty.
 	Unread Unread
 
 	// Memory of a gateway.
 	Memory Memory
 }
 
-// Unread is what Stargate reads while its arguments do not name the plane's configPath.
+// Unread is what Stargate reads while that is no revision of the plane's.
 type Unread struct {
 	// Path in the arguments; empty where Stargate is given no file.
 	Path string

@@ -20,6 +20,8 @@ import (
 type Ownership struct {
 	// Rivals own fields that are in the template and no part of which is the operator's.
 	Rivals []rollout.Rival
+	// Sharers own a part of the operator's fields, whoever else does; sorted.
+	Sharers []string
 	// Updated: the operator owns fields by another way than server-side apply, which an apply would not let go.
 	Updated bool
 }
@@ -51,6 +53,7 @@ func (r *Reader) OwnershipOf(entries []metav1.ManagedFieldsEntry, spec *corev1.P
 				continue
 			}
 			rivals = append(rivals, rollout.Rival{Manager: entries[i].Manager, Field: item.path.String()})
+			o.Sharers = append(o.Sharers, entries[i].Manager)
 		}
 		if own || !item.exists {
 			continue
@@ -64,6 +67,8 @@ func (r *Reader) OwnershipOf(entries []metav1.ManagedFieldsEntry, spec *corev1.P
 		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Manager, b.Manager))
 	})
 	o.Rivals = slices.Compact(o.Rivals)
+	slices.Sort(o.Sharers)
+	o.Sharers = slices.Compact(o.Sharers)
 	return o, nil
 }
 

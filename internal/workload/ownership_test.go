@@ -35,13 +35,13 @@ func TestRivalsOwnWhatTheOperatorWouldSetAndNeverHad(t *testing.T) {
 	}{
 		"nothing is set": {nil, []metav1.ManagedFieldsEntry{owned("helm", update, otherVariable)}, workload.Ownership{}},
 		"a chart's variable": {enabled, []metav1.ManagedFieldsEntry{owned("helm", apply, enabledByValue)},
-			workload.Ownership{Rivals: []rollout.Rival{{Manager: "helm", Field: field}}}},
+			workload.Ownership{Rivals: []rollout.Rival{{Manager: "helm", Field: field}}, Sharers: []string{"helm"}}},
 		"two managers of one": {enabled, []metav1.ManagedFieldsEntry{owned("kubectl", update, enabledByValue), owned("helm", apply, enabledName)},
-			workload.Ownership{Rivals: []rollout.Rival{{Manager: "helm", Field: field}, {Manager: "kubectl", Field: field}}}},
+			workload.Ownership{Rivals: []rollout.Rival{{Manager: "helm", Field: field}, {Manager: "kubectl", Field: field}}, Sharers: []string{"helm", "kubectl"}}},
 		"of which nobody says whose it is": {enabled, nil, workload.Ownership{Rivals: []rollout.Rival{{Manager: "unknown", Field: field}}}},
 		"the operator's own":               {enabled, []metav1.ManagedFieldsEntry{owned("routing-operator", apply, enabledByValue)}, workload.Ownership{}},
 		"the operator's, with a value by another": {enabled, []metav1.ManagedFieldsEntry{owned("routing-operator", apply, enabledName), owned("kubectl-set", update, enabledByValue)},
-			workload.Ownership{}},
+			workload.Ownership{Sharers: []string{"kubectl-set"}}},
 		"patched by the operator":   {enabled, []metav1.ManagedFieldsEntry{owned("routing-operator", update, enabledByValue)}, workload.Ownership{Updated: true}},
 		"the status is no template": {enabled, []metav1.ManagedFieldsEntry{status, owned("routing-operator", apply, enabledByValue)}, workload.Ownership{}},
 	} {

@@ -73,7 +73,7 @@ func (r *Reader) Template(spec *corev1.PodSpec) rollout.Template {
 	t.Revision, t.Touched = r.stargateRevision(spec, container)
 	given := configPathOf(container)
 	t.ReadsFile = r.ConfigPathCheck == v1alpha1.ConfigPathCheckSkip || samePath(given, r.ConfigPath)
-	if !t.ReadsFile {
+	if !t.ReadsFile || t.Revision == "" {
 		t.Unread = r.unread(spec, container, given)
 	}
 	return t

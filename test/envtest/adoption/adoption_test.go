@@ -58,6 +58,9 @@ var _ = DescribeTable("A site with a file in Helm values and a memory that the c
 	s.kubectl("annotate", "configmap", fixtures.InlineConfigMap, "helm.sh/resource-policy=keep")
 	quick := s.slowly()
 	s.upgrade(by.helm, slices.Concat(switched, by.flags)...)
+	if by.mended { // before that, a pod that restarts is one of Helm's template
+		Eventually(s.mounted).Should(Equal(revision))
+	}
 	s.restartOld(running)
 	quick()
 	s.ready()
@@ -72,7 +75,9 @@ var _ = DescribeTable("A site with a file in Helm values and a memory that the c
 	s.kubectl("delete", "configmap", fixtures.InlineConfigMap)
 	exited := s.judge(meaning, false, true)
 	if by.mended {
-		Expect(exited.Len()).To(BeNumerically("<=", 1), "the first pod of Helm's template, which has no file, if the operator was not faster; no other")
+		Expect(exited.Len()).To(BeNumerically("<=", 1), func() string {
+			return "the first pod of Helm's template, which has no file, if the operator was not faster, and no other; exited:\n" + s.exits()
+		})
 	} else {
 		Expect(exited).To(BeEmpty())
 	}

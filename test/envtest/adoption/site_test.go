@@ -316,6 +316,21 @@ func words(pods []standin.Snapshot) string {
 	return b.String()
 }
 
+// exits are the states in which a further pod had exited.
+func (s *site) exits() string {
+	var b strings.Builder
+	seen := map[string]int{}
+	for _, pods := range s.record.States() {
+		for _, pod := range pods {
+			if pod.Restarts > seen[string(pod.UID)] {
+				seen[string(pod.UID)] = pod.Restarts
+				fmt.Fprintf(&b, "%s %s among\n%s", pod.Name, pod.File, words(pods))
+			}
+		}
+	}
+	return b.String()
+}
+
 // restartOld deletes a router's pod that runs the chart's file while the change is rolled out, and waits until another
 // one has started with it: the lowest ordinal, which is updated last.
 func (s *site) restartOld(file string) {

@@ -159,6 +159,26 @@ var _ = Describe("The life of a plane", func() {
 		s.settled(policy)
 	})
 
+	It("puts back its finalizer and its status where somebody took them, and restarts nothing", func(ctx SpecContext) {
+		s := newSite(ctx, layout{})
+		plane := s.plane()
+		policy := s.policy("llama", flagged("a"))
+		s.settled(policy)
+		before := s.counts()
+		run(env.Kubectl(ctx, "patch", "-n", s.namespace, "rpl/"+planeName, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`))
+		Eventually(func() []string {
+			Expect(admin.Get(ctx, client.ObjectKeyFromObject(plane), plane)).To(Succeed())
+			return plane.Finalizers
+		}).Should(HaveLen(1))
+		run(env.Kubectl(ctx, "patch", "-n", s.namespace, "rpl/"+planeName, "--subresource=status", "--type=json", "-p", `[{"op":"remove","path":"/status"}]`))
+		Eventually(func() v1alpha1.Stage {
+			Expect(admin.Get(ctx, client.ObjectKeyFromObject(plane), plane)).To(Succeed())
+			return plane.Status.Stage
+		}).Should(Equal(v1alpha1.StageSettled))
+		s.settled(policy)
+		Expect(s.since(before)).To(Equal([]int{0, 0}))
+	})
+
 	It("leaves the gateway's own variables and their order as they are", func(ctx SpecContext) {
 		own := []corev1.EnvVar{{Name: "ZONE", Value: "eu-1"}, {Name: "NAME", Value: "gateway-$(ZONE)"}, {Name: "A", Value: "$(NAME)"}}
 		s := newSite(ctx, layout{gateways: []fixtures.GatewayWorkload{{Env: own}}})
