@@ -281,7 +281,7 @@ var _ = Describe("A policy", func() {
 		Eventually(func() []string {
 			Expect(author.Create(ctx, big("three"), client.DryRunAll)).To(Succeed())
 			return author.warned()
-		}).Should(ContainElement(And(HavePrefix("spec.models: "), ContainSubstring("bytes for 768 models, and a ConfigMap holds 1048576"))))
+		}).Should(ContainElement(And(HavePrefix("spec.models: "), ContainSubstring("no room for the policy's 256 models"), ContainSubstring("a ConfigMap can hold 1032192"))))
 	})
 })
 
