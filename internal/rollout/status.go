@@ -72,7 +72,7 @@ func (p *pass) heldMessage() string {
 	if len(p.guilty) > 0 {
 		blame = fmt.Sprintf("what %s changes is held at its last good version: ", strings.Join(p.guilty, ", "))
 	}
-	return fmt.Sprintf("%s%s failed on %s %s: %s; it is not tried again until a policy or the plane changes, or the plane's annotation %s gets a new value",
+	return fmt.Sprintf("%s%s failed on %s %s: %s; it is not tried again until a change makes another file, or the plane's annotation %s gets a new value",
 		blame, p.held.revision, p.held.workload.Kind, p.held.workload.Name, p.held.record.Message, RetryAnnotation)
 }
 
