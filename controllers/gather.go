@@ -113,11 +113,7 @@ func (g *gatherer) configuration() error {
 	}
 	w := &g.seen.world
 	g.seen.merged = g.merge(policies)
-	w.Config = g.seen.merged.Config
-	w.Owners = make(map[string]string, len(g.seen.merged.Owners))
-	for model, policy := range g.seen.merged.Owners {
-		w.Owners[model] = "policy " + policy.String()
-	}
+	w.Config, w.Owners = g.seen.merged.Config, g.seen.merged.Owners
 	everything, err := render.LBConfig(w.Config, render.Desired(w.Config), release.Newest)
 	if err != nil {
 		return fmt.Errorf("rendering the effective configuration: %w", err)

@@ -148,10 +148,10 @@ func (q *quiet) observe(fingerprint string, now time.Time, isNew bool, period ti
 		return
 	}
 	q.seen, q.fingerprint = true, fingerprint
-	if first && !isNew {
-		return
-	}
 	if first {
+		if !isNew {
+			return
+		}
 		q.appeared = now
 	}
 	if q.changed.IsZero() || now.Sub(q.changed) > period {

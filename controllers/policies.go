@@ -89,8 +89,10 @@ func (g *gatherer) unlookedAt(accepted []acceptedPolicy) ([]types.NamespacedName
 	var unknown []types.NamespacedName
 	for i := range list.Items {
 		policy := &list.Items[i]
-		known := slices.ContainsFunc(accepted, func(a acceptedPolicy) bool { return a.UID == policy.UID })
-		if policy.Status.ObservedGeneration <= 0 && !known && policy.DeletionTimestamp == nil {
+		if policy.Status.ObservedGeneration > 0 || policy.DeletionTimestamp != nil {
+			continue
+		}
+		if !slices.ContainsFunc(accepted, func(a acceptedPolicy) bool { return a.UID == policy.UID }) {
 			unknown = append(unknown, client.ObjectKeyFromObject(policy))
 		}
 	}

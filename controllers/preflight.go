@@ -94,7 +94,7 @@ func (e *executor) startPreflight(ctx context.Context, step *rollout.Step) error
 	plane := e.seen.plane
 	pod := preflight.Pod(template, volumeClaims(object), preflight.Candidate{
 		Namespace: plane.Namespace,
-		Plane:     *metav1.NewControllerRef(plane, v1alpha1.GroupVersion.WithKind("RoutingPlane")),
+		Plane:     *metav1.NewControllerRef(plane, v1alpha1.GroupVersion.WithKind(planeKind)),
 		Revision:  step.Revision, Template: step.Workload.Template.Foreign, Container: step.Workload.Container,
 		// Longer than the planner waits for it, and for the one that it is compared with, within what Kubernetes takes.
 		Deadline: 2*min(e.seen.world.Plane.ProgressDeadline, longestPreflight) + time.Minute,

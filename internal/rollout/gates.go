@@ -160,10 +160,7 @@ func (p *pass) contested(w *Workload) *reason {
 	if w.Taken < takingsBorne || w.Template.Revision == w.Given || !p.w.Plane.Deleted.IsZero() {
 		return nil
 	}
-	truce := longestTruce
-	if more := w.Taken - takingsBorne; more < 4 {
-		truce = shortestTruce << more
-	}
+	truce := min(shortestTruce<<min(w.Taken-takingsBorne, 4), longestTruce)
 	rivals := sets.New[string]()
 	for _, manager := range w.Sharers {
 		rivals.Insert(fmt.Sprintf("field manager %q", manager))

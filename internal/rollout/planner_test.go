@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
@@ -579,7 +580,7 @@ func TestLongWalksThroughABiggerWorldBreakNoInvariant(t *testing.T) {
 			s.plane.Preflight = seed%4 == 3
 			s.stargate.replicas = 4
 			s.drains = func() bool { return random.IntN(6) == 0 }
-			s.owners = map[string]string{"a": "policy x/one", "b": "policy x/one", "c": "policy x/two", "d": "policy x/two", "e": "policy x/three", "f": "policy x/four"}
+			s.owners = map[string]types.NamespacedName{"a": {Namespace: "x", Name: "one"}, "b": {Namespace: "x", Name: "one"}, "c": {Namespace: "x", Name: "two"}, "d": {Namespace: "x", Name: "two"}, "e": {Namespace: "x", Name: "three"}, "f": {Namespace: "x", Name: "four"}}
 			more := append(people(s),
 				func(r *rand.Rand) {
 					models := fleet(1+r.IntN(6), 1)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
@@ -40,7 +41,7 @@ type site struct {
 	// appeared is when the plane was first seen, if it was new then.
 	appeared time.Time
 	// owners of the models.
-	owners map[string]string
+	owners map[string]types.NamespacedName
 	// blind, if set, hides from the planner what it has to go by: a bug that is planted.
 	blind func(*World)
 	// bad is a model whose flag makes Stargate exit.

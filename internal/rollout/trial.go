@@ -239,8 +239,9 @@ func (p *pass) changes(good *lbconfig.File, data []byte) ([]change, error) {
 		}
 		owner := ownerNone
 		if there {
-			if owner = p.w.Owners[name]; owner == "" {
-				owner = fmt.Sprintf("model %q", name)
+			owner = fmt.Sprintf("model %q", name)
+			if policy, ok := p.w.Owners[name]; ok {
+				owner = "policy " + policy.String()
 			}
 		}
 		models[owner] = append(models[owner], name)

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 )
@@ -55,7 +56,7 @@ func TestTheInnocentGetThroughAndTheGuiltyIsNamed(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			s := newSite(fleet(4, 1)...)
 			s.stargate.kind = kind
-			s.owners = map[string]string{"a": "policy nvcf/one", "b": "policy nvcf/one", "c": "policy nvcf/two", "d": "policy nvcf/three"}
+			s.owners = map[string]types.NamespacedName{"a": {Namespace: "nvcf", Name: "one"}, "b": {Namespace: "nvcf", Name: "one"}, "c": {Namespace: "nvcf", Name: "two"}, "d": {Namespace: "nvcf", Name: "three"}}
 			s.settle(t)
 			s.refuses = poisoned(2, "c")
 			s.configure(fleet(4, 2)...)

@@ -3,6 +3,7 @@ package rollout
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
@@ -24,8 +25,8 @@ type World struct {
 	// Config is the effective configuration: the merge of the accepted policies.
 	Config render.Config
 
-	// Owners says in a person's words whose each model is: "policy nvcf/llama".
-	Owners map[string]string
+	// Owners says from which policy each model is.
+	Owners map[string]types.NamespacedName
 
 	// ConfigChanged is when this process last saw Config change, and ConfigChanging when the burst of changes
 	// that it belongs to began. Both are zero where no change was seen.
