@@ -8,6 +8,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -79,24 +81,37 @@ func (g *gatherer) acceptedPolicies() ([]acceptedPolicy, error) {
 	return policies, nil
 }
 
-// unlookedAt are the policies for the plane of which nobody has said anything yet, in a status or by accepting them. After
-// a restore from a backup that is all of them.
+// unlookedAt are the policies for the plane whose present spec is still to be accepted or refused: nobody has said
+// anything about it yet, as of all of them after a restore from a backup, or what was accepted is lost.
 func (g *gatherer) unlookedAt(accepted []acceptedPolicy) ([]types.NamespacedName, error) {
 	var list v1alpha1.RoutingPolicyList
 	if err := g.List(g.ctx, &list, index.Policies(client.ObjectKeyFromObject(g.plane)), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the policies of the plane: %w", err)
 	}
+	kept := make(map[types.UID]*v1alpha1.RoutingPolicySpec, len(accepted))
+	for _, a := range accepted {
+		kept[a.UID] = a.spec
+	}
 	var unknown []types.NamespacedName
 	for i := range list.Items {
 		policy := &list.Items[i]
-		if policy.Status.ObservedGeneration > 0 || policy.DeletionTimestamp != nil {
+		if policy.DeletionTimestamp != nil {
 			continue
 		}
-		if !slices.ContainsFunc(accepted, func(a acceptedPolicy) bool { return a.UID == policy.UID }) {
+		spec := kept[policy.UID]
+		isNew := policy.Status.ObservedGeneration <= 0 && spec == nil
+		isLost := wasAccepted(policy) && (spec == nil || !equality.Semantic.DeepEqual(spec, &policy.Spec))
+		if isNew || isLost {
 			unknown = append(unknown, client.ObjectKeyFromObject(policy))
 		}
 	}
 	return unknown, nil
+}
+
+// wasAccepted tells whether the status says so of the present spec.
+func wasAccepted(policy *v1alpha1.RoutingPolicy) bool {
+	condition := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionAccepted)
+	return condition != nil && condition.Status == metav1.ConditionTrue && condition.ObservedGeneration == policy.Generation
 }
 
 // acceptedPolicy is nil where the policy is gone or going: its absence is all that there is to know. It reads the cache

@@ -36,11 +36,11 @@ import (
 // PolicyReconciler judges policies, keeps their last accepted specs and is the only writer of their status.
 type PolicyReconciler struct {
 	client.Client
-	// Cache reads without waiting for the writes before.
-	Cache    client.Reader
-	Recorder events.EventRecorder
-	Clock    clock.PassiveClock
-	Releases release.Table
+	// Cache reads without waiting for the writes before, Live from the API server.
+	Cache, Live client.Reader
+	Recorder    events.EventRecorder
+	Clock       clock.PassiveClock
+	Releases    release.Table
 
 	outcomes *outcomes
 }
@@ -55,7 +55,7 @@ func (r *PolicyReconciler) setup(mgr ctrl.Manager, o Options) error {
 		Named("policy").
 		For(&v1alpha1.RoutingPolicy{}, builder.WithPredicates(own)).
 		Watches(&appsv1.ControllerRevision{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.RoutingPolicy{}, handler.OnlyControllerOwner()),
-			builder.WithPredicates(onlyDeletions())).
+			builder.WithPredicates(historyChanged())).
 		Watches(&v1alpha1.RoutingPlane{}, enqueue(r.policiesOfPlane), builder.WithPredicates(planeChanged())).
 		Watches(&corev1.Namespace{}, enqueue(r.policiesOfNamespace), builder.WithPredicates(namespaceChanged())).
 		WatchesRawSource(source.Func(r.outcomes.start)).
@@ -145,7 +145,11 @@ func (r *PolicyReconciler) accept(ctx context.Context, policy *v1alpha1.RoutingP
 		return "", nil, err
 	}
 	if change.Create != nil {
-		if err := r.Create(ctx, change.Create); err != nil && !apierrors.IsAlreadyExists(err) {
+		err := r.Create(ctx, change.Create.DeepCopy())
+		if apierrors.IsAlreadyExists(err) {
+			err = r.takeOver(ctx, policy, change.Create)
+		}
+		if err != nil {
 			return "", nil, fmt.Errorf("keeping the accepted spec: %w", err)
 		}
 	}
@@ -162,6 +166,30 @@ func (r *PolicyReconciler) accept(ctx context.Context, policy *v1alpha1.RoutingP
 		}
 	}
 	return name, &policy.Spec, nil
+}
+
+// takeOver has a revision of the wanted name owned by the policy again where its owner was taken, as it is then not
+// found among the policy's. One that is the policy's the cache will have.
+func (r *PolicyReconciler) takeOver(ctx context.Context, policy *v1alpha1.RoutingPolicy, wanted *appsv1.ControllerRevision) error {
+	var live appsv1.ControllerRevision
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(wanted), &live); err != nil {
+		return err
+	}
+	owner := metav1.GetControllerOfNoCopy(&live)
+	if owner != nil && owner.UID == policy.UID {
+		return nil
+	}
+	spec, err := history.Spec(&live)
+	if owner != nil || err != nil || !equality.Semantic.DeepEqual(spec, &policy.Spec) {
+		err := fmt.Errorf("ControllerRevision %s, which keeps the policy's accepted spec, exists and is something else; delete it: kubectl delete controllerrevision %s -n %s",
+			live.Name, live.Name, live.Namespace)
+		r.Recorder.Eventf(policy, nil, corev1.EventTypeWarning, "RevisionOccupied", "Accept", "%s", err)
+		return err
+	}
+	owned := live.DeepCopy()
+	owned.Labels = wanted.Labels
+	owned.OwnerReferences = append(owned.OwnerReferences, wanted.OwnerReferences...)
+	return r.Patch(ctx, owned, client.MergeFromWithOptions(&live, client.MergeFromWithOptimisticLock{}), client.FieldOwner(workload.FieldManager))
 }
 
 func identity(r *appsv1.ControllerRevision) *appsv1.ControllerRevision {
@@ -247,6 +275,17 @@ func (r *PolicyReconciler) announce(before, after *v1alpha1.RoutingPolicy) {
 		r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, v1alpha1.ConditionReady, "%s", is.Message)
 	case is.Status == metav1.ConditionTrue:
 		r.Recorder.Eventf(after, nil, corev1.EventTypeNormal, is.Reason, v1alpha1.ConditionReady, "%s", is.Message)
+	}
+}
+
+// historyChanged lets through what may leave a policy without its last accepted spec.
+func historyChanged() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*appsv1.ControllerRevision), e.ObjectNew.(*appsv1.ControllerRevision)
+			return before.Revision != after.Revision || !equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences)
+		},
 	}
 }
 

@@ -108,7 +108,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	policies := &PolicyReconciler{
-		Client: mgr.GetClient(), Cache: mgr.GetCache(), Recorder: mgr.GetEventRecorder("routing-operator"), Clock: o.Clock,
+		Client: mgr.GetClient(), Cache: mgr.GetCache(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("routing-operator"), Clock: o.Clock,
 		Releases: o.Releases, outcomes: outcomes,
 	}
 	return policies.setup(mgr, o)

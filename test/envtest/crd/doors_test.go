@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
@@ -230,15 +232,18 @@ spec:
 
 var _ = Describe("kubectl explain", func() {
 	It("tells what a field means, its unit, its default, for which algorithms it is and since which release", func(ctx context.Context) {
-		explained := func(path string) string {
-			out, err := kubectl(ctx, "", "explain", path)
-			Expect(err).NotTo(HaveOccurred(), out)
-			return strings.Join(strings.Fields(out), " ")
+		// The documentation of a new kind is published a while after the kind is.
+		expectExplained := func(path string, words ...types.GomegaMatcher) {
+			GinkgoHelper()
+			Eventually(func() string {
+				out, _ := kubectl(ctx, "", "explain", path) // an error is among the words
+				return strings.Join(strings.Fields(out), " ")
+			}).WithTimeout(time.Minute).Should(And(words...))
 		}
-		Expect(explained("rp.spec.models.cacheAffinityWaitMs")).To(And(
+		expectExplained("rp.spec.models.cacheAffinityWaitMs",
 			ContainSubstring("the time in milliseconds that a request waits for its affinity group"), ContainSubstring("Default 0."),
-			ContainSubstring("For wait-and-widen"), ContainSubstring("pulsar-wait-and-widen"), ContainSubstring("Since generation V1 (Stargate 0.18.0)")))
-		Expect(explained("rp.spec.models")).To(ContainSubstring("V0 begins with release 0.10.0"))
-		Expect(explained("rpl.spec.rollout.waves")).To(ContainSubstring(`Default [1, "100%"].`))
+			ContainSubstring("For wait-and-widen"), ContainSubstring("pulsar-wait-and-widen"), ContainSubstring("Since generation V1 (Stargate 0.18.0)"))
+		expectExplained("rp.spec.models", ContainSubstring("V0 begins with release 0.10.0"))
+		expectExplained("rpl.spec.rollout.waves", ContainSubstring(`Default [1, "100%"].`))
 	})
 })

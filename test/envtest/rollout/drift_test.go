@@ -9,9 +9,12 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
+	"github.com/routing-operator/routing-operator/internal/history"
 	"github.com/routing-operator/routing-operator/internal/render"
 	"github.com/routing-operator/routing-operator/internal/rollout"
 	"github.com/routing-operator/routing-operator/test/fixtures"
@@ -144,6 +147,41 @@ var _ = Describe("What is the operator's and was taken is taken back", func() {
 			return d.Annotations["routing.nvcf.io/plane"]
 		}).WithTimeout(10 * time.Second).Should(Equal(planeName))
 		Expect(s.since(before)).To(Equal([]int{0, 0}))
+	})
+
+	It("after the owner of an accepted spec was removed, and a spec's name that something else has is named", func(ctx SpecContext) {
+		before := s.counts()
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
+		kept := func(change func(*v1alpha1.RoutingPolicy)) *appsv1.ControllerRevision {
+			changed := policy.DeepCopy()
+			change(changed)
+			accepted, _, err := history.Accept(changed, nil)
+			Expect(err).NotTo(HaveOccurred())
+			return accepted.Create
+		}
+		revision := kept(func(*v1alpha1.RoutingPolicy) {})
+		wanted := revision.OwnerReferences
+		run(env.Kubectl(ctx, "patch", "-n", s.namespace, "controllerrevision", revision.Name, "--type=merge", "-p", `{"metadata":{"ownerReferences":null}}`))
+		Eventually(func(g Gomega) {
+			g.Expect(admin.Get(ctx, s.key(revision.Name), revision)).To(Succeed())
+			g.Expect(revision.OwnerReferences).To(Equal(wanted))
+		}).Should(Succeed())
+		s.settled(policy)
+		Expect(s.since(before)).To(Equal([]int{0, 0}))
+
+		longer := func(p *v1alpha1.RoutingPolicy) { p.Spec.Models[0].MaxQueued = new(int64(9)) }
+		other := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: kept(longer).Name},
+			Data: runtime.RawExtension{Raw: []byte(`{"spec":{}}`)}}
+		Expect(admin.Create(ctx, other)).To(Succeed())
+		change(s, policy, longer)
+		Eventually(func() (string, error) {
+			out, err := env.Kubectl(ctx, "events", "-n", s.namespace, "--for", "routingpolicy/"+policy.Name).CombinedOutput()
+			return string(out), err
+		}).Should(And(ContainSubstring("RevisionOccupied"), ContainSubstring("kubectl delete controllerrevision "+other.Name+" -n "+s.namespace)))
+		Expect(s.since(before)).To(Equal([]int{0, 0}))
+		Expect(admin.Delete(ctx, other)).To(Succeed())
+		s.settled(policy)
+		Expect(s.since(before)).To(Equal([]int{1, 0}))
 	})
 
 	It("gives way to whoever keeps changing it, names them, and tries again later", func(ctx SpecContext) {
