@@ -106,7 +106,7 @@ var _ = Describe("What the Go types cannot hold", func() {
 		return `{"stargate":{"workloadRef":{"kind":"Deployment","name":"r"}},` + fields + `}`
 	}
 	const (
-		duration   = `spec.rollout.quietPeriod: Invalid value: %q: quietPeriod must be 0s or more, such as 10m, 1h30m or 20ms`
+		duration   = `spec.rollout.quietPeriod: Invalid value: %q: quietPeriod must be from 0s to 8760h, such as 10m, 1h30m or 20ms`
 		notInteger = `spec.models[0].n: Invalid value: "float64": spec.models[0].n in body must be of type int64: "float64"`
 		wave       = "spec.rollout.waves[0]: Invalid value: %s: a wave must be a number of models, 1 or more, or a percentage from 1%% to 100%%"
 	)
@@ -148,7 +148,7 @@ var _ = Describe("What the Go types cannot hold", func() {
 	It("is refused: an empty duration", refused("RoutingPlane", plane(`"rollout":{"quietPeriod":""}`), fmt.Sprintf(duration, "")))
 	It("is refused: a duration of more than 290 years", refused("RoutingPlane", plane(`"rollout":{"quietPeriod":"9999999h"}`),
 		`spec.rollout.quietPeriod: Invalid value: "string": type conversion error from 'string' to 'google.protobuf.Duration' evaluating rule: `+
-			"quietPeriod must be 0s or more, such as 10m, 1h30m or 20ms"))
+			"quietPeriod must be from 0s to 8760h, such as 10m, 1h30m or 20ms"))
 	It("is accepted: a duration in any form that Go takes", accepted("RoutingPlane",
 		plane(`"rollout":{"quietPeriod":"+1h1.5m.5s10µs","minInterval":"0","waveInterval":"1.s"}`)))
 })

@@ -14,6 +14,7 @@ import (
 
 	"github.com/routing-operator/routing-operator/controllers"
 	"github.com/routing-operator/routing-operator/internal/index"
+	"github.com/routing-operator/routing-operator/test/envtest/platform"
 )
 
 // manager is an operator of some namespaces that runs in the process of the test.
@@ -25,7 +26,7 @@ type manager struct {
 
 // startManager starts one whose requests to the API server go through what wraps its transport.
 func startManager(wrap func(http.RoundTripper) http.RoundTripper, namespaces ...string) (*manager, error) {
-	config := rest.CopyConfig(rights)
+	config := rest.CopyConfig(installed.Rights)
 	config.UserAgent = "operator-of-" + namespaces[0]
 	config.Wrap(wrap)
 	watched := map[string]cache.Config{}
@@ -33,7 +34,7 @@ func startManager(wrap func(http.RoundTripper) http.RoundTripper, namespaces ...
 		watched[namespace] = cache.Config{}
 	}
 	options := ctrl.Options{
-		Scheme:  scheme(),
+		Scheme:  platform.Scheme(),
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache:   cache.Options{DefaultNamespaces: watched},
 		// What has not ended by then is a request that the transport holds back.

@@ -17,18 +17,14 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/release"
 	"github.com/routing-operator/routing-operator/test/envtest/operator"
+	"github.com/routing-operator/routing-operator/test/envtest/platform"
 	"github.com/routing-operator/routing-operator/test/envtest/testenv"
-	"github.com/routing-operator/routing-operator/test/fixtures"
 	"github.com/routing-operator/routing-operator/test/standin"
 )
 
@@ -41,10 +37,8 @@ var (
 	kubelet   *standin.Standin
 	releases  release.Table
 	installed *operator.Operator
-	// rights are the operator's own.
-	rights   *rest.Config
-	recorded *recorder
-	logged   errorLog
+	recorded  *recorder
+	logged    errorLog
 	// forward and onward are thereAndBack and toTheEnd when nothing is in the operator's way.
 	forward, onward *course
 	// seed of everything that is drawn at random: FAULTS_SEED, or the one that Ginkgo prints.
@@ -72,27 +66,15 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		seed = given
 	}
 
-	var err error
-	env, err = testenv.Start(ctx, testenv.Options{ControllerManager: true})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return env.Stop() })
-	admin, err = client.NewWithWatch(env.Config, client.Options{Scheme: scheme()})
-	Expect(err).NotTo(HaveOccurred())
-	releases, err = release.ParseTable(fixtures.Releases())
-	Expect(err).NotTo(HaveOccurred())
 	// Pods take no time of their own: what a machine can do is for the operator and the API server.
-	behaviour := standin.Behaviour{Backoff: 50 * time.Millisecond, MaxBackoff: time.Second, Retry: 50 * time.Millisecond}
-	kubelet, err = standin.Start(ctx, env.Config, standin.Options{Releases: &releases, Behaviour: &behaviour})
+	pods := standin.Behaviour{Backoff: 50 * time.Millisecond, MaxBackoff: time.Second, Retry: 50 * time.Millisecond}
+	p, err := platform.Start(ctx, platform.Options{Pods: &pods})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(kubelet.Stop)
+	DeferCleanup(p.Stop)
+	env, admin, kubelet, releases, installed = p.Env, p.Admin, p.Kubelet, p.Releases, p.Installed
 	recorded, err = startRecorder(context.WithoutCancel(ctx))
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(recorded.stop)
-	installed, err = operator.Install(ctx, env)
-	Expect(err).NotTo(HaveOccurred())
-	rights, err = env.User("system:serviceaccount:"+operator.Namespace+":routing-operator",
-		"system:serviceaccounts", "system:serviceaccounts:"+operator.Namespace, "system:authenticated")
-	Expect(err).NotTo(HaveOccurred())
 	var walks errgroup.Group
 	walks.Go(func() (err error) {
 		forward, err = undisturbed(ctx, thereAndBack)
@@ -106,13 +88,6 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 })
 
 func courses() []*course { return []*course{forward, onward} }
-
-func scheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
-	return scheme
-}
 
 // errorLog keeps the errors that operators log, and drops the rest.
 type errorLog struct {

@@ -17,6 +17,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"k8s.io/client-go/rest"
 
 	"github.com/routing-operator/routing-operator/test/envtest/testenv"
 	"github.com/routing-operator/routing-operator/test/fixtures"
@@ -36,6 +37,9 @@ const WebhookManifest = "config/webhook/validating_webhook.yaml"
 
 // Operator is one that is installed in a control plane.
 type Operator struct {
+	// Rights are the credentials of its service account.
+	Rights *rest.Config
+
 	env                *testenv.Environment
 	binary, kubeconfig string
 }
@@ -64,11 +68,10 @@ func Install(ctx context.Context, env *testenv.Environment) (*Operator, error) {
 			return nil, fmt.Errorf("installing the operator: %s: %w\n%s", command, err, out)
 		}
 	}
-	user, err := env.User(account, "system:serviceaccounts", "system:serviceaccounts:"+Namespace, "system:authenticated")
-	if err != nil {
+	if o.Rights, err = env.User(account, "system:serviceaccounts", "system:serviceaccounts:"+Namespace, "system:authenticated"); err != nil {
 		return nil, err
 	}
-	return o, testenv.WriteKubeConfig(user, o.kubeconfig)
+	return o, testenv.WriteKubeConfig(o.Rights, o.kubeconfig)
 }
 
 // Start starts the manager, with the memory limit that config/manager gives it and the releases of the fixtures, and

@@ -202,6 +202,11 @@ var _ = Describe("What is the operator's and was taken is taken back", func() {
 		Expect(plane.Status.Conditions).To(ContainElement(And(HaveField("Type", v1alpha1.ConditionStalled),
 			HaveField("Message", And(ContainSubstring("keeps changing the operator's fields of Deployment "+fixtures.Gateway), ContainSubstring("kubectl"))))))
 		Consistently(variables, 2*time.Second).ShouldNot(restored)
+
+		By("being asked to try again, now that they do not")
+		run(env.Kubectl(ctx, "annotate", "-n", s.namespace, "rpl/"+planeName, "routing.nvcf.io/retry=now"))
+		Eventually(variables).Should(restored) // long before the truce of five minutes ends
+		s.settled(policy)
 	})
 
 	It("and a chart's upgrade to another image goes through without undoing anything", func(SpecContext) {

@@ -90,6 +90,9 @@ var _ = Describe("The life of a plane", func() {
 			Expect(entry.Manager).NotTo(Equal("routing-operator"))
 		}
 		Expect(s.revisions()).To(HaveLen(1), "the one that Stargate still reads")
+		router := &appsv1.Deployment{}
+		Expect(admin.Get(ctx, s.key(fixtures.Router), router)).To(Succeed())
+		Expect(router.Annotations).NotTo(HaveKey("routing.nvcf.io/plane"), "it is nobody's")
 		s.conditioned(policy, v1alpha1.ConditionAccepted, "False", "PlaneNotFound")
 	})
 
@@ -210,6 +213,51 @@ var _ = Describe("The life of a plane", func() {
 		}
 		Eventually(s.flagsOn).Should(Equal([]string{"a"}))
 	})
+
+	for _, management := range []appsv1.PodManagementPolicyType{"", appsv1.OrderedReadyPodManagement} {
+		kind := v1alpha1.KindDeployment
+		if management != "" {
+			kind = v1alpha1.KindStatefulSet
+		}
+		It("stays settled while its workloads are scaled and lose pods: "+kind, func(ctx SpecContext) {
+			s := newSite(ctx, layout{router: fixtures.Stargate{PodManagement: management}})
+			plane := s.plane()
+			policy := s.policy("llama", flagged("a"))
+			s.settled(policy)
+			Expect(admin.Get(ctx, client.ObjectKeyFromObject(plane), plane)).To(Succeed())
+			transitions, before := plane.Status.Transitions, s.counts()
+			for _, workload := range append(s.gateways, s.router) {
+				for _, replicas := range []int{4, 1, 2} {
+					run(env.Kubectl(ctx, "scale", "-n", s.namespace, strings.ToLower(kindOf(workload)), workload.GetName(), fmt.Sprintf("--replicas=%d", replicas)))
+					Eventually(func(g Gomega) {
+						g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(plane), plane)).To(Succeed())
+						status := append(plane.Status.Gateways, *plane.Status.Stargate)
+						g.Expect(status).To(ContainElement(And(HaveField("Name", workload.GetName()), HaveField("Replicas", BeEquivalentTo(replicas)),
+							HaveField("Pods", ConsistOf(HaveField("Ready", BeEquivalentTo(replicas)))))))
+						g.Expect(isReady(plane.Status.Conditions)).To(BeTrue())
+					}).Should(Succeed())
+				}
+			}
+			pods := &corev1.PodList{}
+			Expect(admin.List(ctx, pods, client.InNamespace(s.namespace))).To(Succeed())
+			lost := pods.Items[len(pods.Items)-1].DeepCopy()
+			Expect(admin.Delete(ctx, lost)).To(Succeed())
+			Eventually(func() bool {
+				found := &corev1.Pod{}
+				err := admin.Get(ctx, client.ObjectKeyFromObject(lost), found)
+				return apierrors.IsNotFound(err) || found.UID != lost.UID
+			}).Should(BeTrue())
+			s.settled(policy)
+			Expect(s.since(before)).To(Equal([]int{0, 0}))
+
+			By("changing the policy, which is a rollout")
+			change(s, policy, func(p *v1alpha1.RoutingPolicy) { p.Spec.Models[0].MaxQueued = new(int64(9)) })
+			s.settled(policy)
+			Expect(admin.Get(ctx, client.ObjectKeyFromObject(plane), plane)).To(Succeed())
+			Expect(plane.Status.Transitions[:2]).To(HaveExactElements(HaveField("Stage", v1alpha1.StageSettled), HaveField("Stage", v1alpha1.StageBase)))
+			Expect(plane.Status.Transitions[2:]).To(Equal(transitions))
+		})
+	}
 
 	It("does not hold up a namespace that is deleted", func(ctx SpecContext) {
 		s := newSite(ctx, layout{})

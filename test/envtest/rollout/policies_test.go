@@ -14,6 +14,7 @@ import (
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/rollout"
+	"github.com/routing-operator/routing-operator/test/envtest/platform"
 	"github.com/routing-operator/routing-operator/test/fixtures"
 )
 
@@ -146,7 +147,7 @@ var _ = Describe("Policies", func() {
 // existed, until the returned function is called.
 func withoutRules(ctx context.Context) (restore func()) {
 	GinkgoHelper()
-	scheme := scheme()
+	scheme := platform.Scheme()
 	Expect(apiextensionsv1.AddToScheme(scheme)).To(Succeed())
 	c, err := client.New(env.Config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())

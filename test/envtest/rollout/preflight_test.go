@@ -35,9 +35,7 @@ type sightings struct {
 func (s *site) sight() *sightings {
 	GinkgoHelper()
 	seen := &sightings{pods: map[types.UID]*corev1.Pod{}}
-	watcher, err := client.NewWithWatch(env.Config, client.Options{Scheme: scheme()})
-	Expect(err).NotTo(HaveOccurred())
-	w, err := watcher.Watch(s.ctx, &corev1.PodList{}, client.InNamespace(s.namespace))
+	w, err := admin.Watch(s.ctx, &corev1.PodList{}, client.InNamespace(s.namespace))
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(w.Stop)
 	go func() {

@@ -6,7 +6,6 @@ package rollout
 import (
 	"context"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -15,8 +14,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -29,8 +26,8 @@ import (
 	"github.com/routing-operator/routing-operator/controllers"
 	"github.com/routing-operator/routing-operator/internal/index"
 	"github.com/routing-operator/routing-operator/internal/release"
+	"github.com/routing-operator/routing-operator/test/envtest/platform"
 	"github.com/routing-operator/routing-operator/test/envtest/testenv"
-	"github.com/routing-operator/routing-operator/test/fixtures"
 	"github.com/routing-operator/routing-operator/test/standin"
 )
 
@@ -41,7 +38,7 @@ const (
 
 var (
 	env      *testenv.Environment
-	admin    client.Client
+	admin    client.WithWatch
 	kubelet  *standin.Standin
 	releases release.Table
 	operator *manager
@@ -63,23 +60,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 	logf.SetLogger(log)
 
-	var err error
-	env, err = testenv.Start(ctx, testenv.Options{ControllerManager: true, Controllers: []string{"resourcequota-controller"}})
+	p, err := platform.Start(ctx, platform.Options{Controllers: []string{"resourcequota-controller"}})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return env.Stop() })
-	admin, err = client.New(env.Config, client.Options{Scheme: scheme()})
-	Expect(err).NotTo(HaveOccurred())
-	releases, err = release.ParseTable(fixtures.Releases())
-	Expect(err).NotTo(HaveOccurred())
-	kubelet, err = standin.Start(ctx, env.Config, standin.Options{Releases: &releases})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(kubelet.Stop)
-
-	run(env.Kubectl(ctx, "apply", "-f", filepath.Join(env.Root, "config", "manager", "namespace.yaml")))
-	run(env.Kubectl(ctx, "apply", "-k", filepath.Join(env.Root, "config", "rbac")))
-	rights, err = env.User("system:serviceaccount:routing-operator-system:routing-operator",
-		"system:serviceaccounts", "system:serviceaccounts:routing-operator-system", "system:authenticated")
-	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(p.Stop)
+	env, admin, kubelet, releases, rights = p.Env, p.Admin, p.Kubelet, p.Releases, p.Installed.Rights
 	operator = startManager(ctx, userAgent)
 	DeferCleanup(func() { operator.stop() })
 })
@@ -88,13 +72,6 @@ func run(command *exec.Cmd) {
 	GinkgoHelper()
 	out, err := command.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(out))
-}
-
-func scheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
-	return scheme
 }
 
 // manager is an operator that runs in the process of the test.
@@ -108,7 +85,7 @@ func startManager(ctx context.Context, agent string) *manager {
 	config := rest.CopyConfig(rights)
 	config.UserAgent = agent
 	options := ctrl.Options{
-		Scheme:  scheme(),
+		Scheme:  platform.Scheme(),
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache:   cache.Options{},
 	}

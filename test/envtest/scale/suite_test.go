@@ -6,22 +6,17 @@ package scale
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/routing-operator/routing-operator/api/v1alpha1"
-	"github.com/routing-operator/routing-operator/internal/release"
 	"github.com/routing-operator/routing-operator/test/envtest/operator"
+	"github.com/routing-operator/routing-operator/test/envtest/platform"
 	"github.com/routing-operator/routing-operator/test/envtest/testenv"
-	"github.com/routing-operator/routing-operator/test/fixtures"
 	"github.com/routing-operator/routing-operator/test/standin"
 )
 
@@ -65,24 +60,12 @@ func TestScale(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	logf.SetLogger(GinkgoLogr)
-	scheme := runtime.NewScheme()
-	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
-	var err error
-	env, err = testenv.Start(ctx, testenv.Options{ControllerManager: true, Webhooks: []string{filepath.Join("..", "..", "..", operator.WebhookManifest)}})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return env.Stop() })
-	admin, err = client.NewWithWatch(env.Config, client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	releases, err := release.ParseTable(fixtures.Releases())
-	Expect(err).NotTo(HaveOccurred())
 	// Pods take no time of their own.
-	behaviour := standin.Behaviour{Backoff: 200 * time.Millisecond, MaxBackoff: 2 * time.Second, Retry: 100 * time.Millisecond}
-	kubelet, err := standin.Start(ctx, env.Config, standin.Options{Releases: &releases, Behaviour: &behaviour})
+	pods := standin.Behaviour{Backoff: 200 * time.Millisecond, MaxBackoff: 2 * time.Second, Retry: 100 * time.Millisecond}
+	p, err := platform.Start(ctx, platform.Options{Webhook: true, Pods: &pods})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(kubelet.Stop)
-	installed, err = operator.Install(ctx, env)
-	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(p.Stop)
+	env, admin, installed = p.Env, p.Admin, p.Installed
 	manager, err = installed.Start(ctx)
 	Expect(err).NotTo(HaveOccurred())
 })

@@ -37,7 +37,7 @@ type Options struct {
 	Controllers []string
 	// WithoutCRDs leaves out the CRDs of config/crd/bases.
 	WithoutCRDs bool
-	// Webhooks are files or folders with webhook configurations. Their services are replaced by the address in
+	// Webhooks are files or folders of the repository with webhook configurations. Their services are replaced by the address in
 	// Environment.WebhookServer, their CA by the one that signed the certificate there.
 	Webhooks []string
 	// LogDir receives the logs of the processes and the audit log, and is kept. Unset, they go with the rest on Stop.
@@ -122,11 +122,15 @@ func Start(ctx context.Context, options Options) (_ *Environment, err error) {
 }
 
 func (e *Environment) startAPIServer(options Options) error {
+	var webhooks []string
+	for _, path := range options.Webhooks {
+		webhooks = append(webhooks, filepath.Join(e.Root, path))
+	}
 	e.plane = &envtest.Environment{
 		ControlPlaneStartTimeout: startTimeout,
 		ControlPlaneStopTimeout:  stopTimeout,
 		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: startTimeout},
-		WebhookInstallOptions:    envtest.WebhookInstallOptions{Paths: options.Webhooks, MaxTime: startTimeout},
+		WebhookInstallOptions:    envtest.WebhookInstallOptions{Paths: webhooks, MaxTime: startTimeout},
 		UseExistingCluster:       new(bool),
 	}
 	if !options.WithoutCRDs {

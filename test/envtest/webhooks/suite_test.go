@@ -20,10 +20,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -36,6 +34,7 @@ import (
 	"github.com/routing-operator/routing-operator/internal/certs"
 	"github.com/routing-operator/routing-operator/internal/index"
 	"github.com/routing-operator/routing-operator/internal/release"
+	"github.com/routing-operator/routing-operator/test/envtest/platform"
 	"github.com/routing-operator/routing-operator/test/envtest/testenv"
 	"github.com/routing-operator/routing-operator/webhooks"
 )
@@ -49,7 +48,7 @@ const (
 var (
 	env     *testenv.Environment
 	admin   client.Client
-	scheme  = runtime.NewScheme()
+	scheme  = platform.Scheme()
 	manager *inProcess
 	port    int
 )
@@ -62,8 +61,6 @@ func TestWebhooks(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	logf.SetLogger(GinkgoLogr)
-	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
 	var err error
 	env, err = testenv.Start(ctx, testenv.Options{})
 	Expect(err).NotTo(HaveOccurred())
