@@ -88,6 +88,8 @@ func (e *executor) step(ctx context.Context, step *rollout.Step) error {
 		return e.apply(ctx, step)
 	case rollout.StepLetGo:
 		return e.letGo(ctx, step)
+	case rollout.StepDisown:
+		return e.disown(ctx, step)
 	case rollout.StepRecord:
 		return e.record(ctx, step)
 	case rollout.StepDeletePod:
@@ -310,14 +312,28 @@ func (e *executor) letGo(ctx context.Context, step *rollout.Step) error {
 	}
 	// After a restore from a backup the annotation may belong to whoever restored it; it is the operator's all the same.
 	if version, stays := annotated(config, e.seen.plane.Name); stays && plane == "" {
-		object, _, err := newWorkload(target)
-		if err != nil {
-			return err
-		}
-		data := fmt.Sprintf(`{"metadata":{"resourceVersion":%q,"annotations":{%q:null}}}`, version, workload.AnnotationPlane)
-		return e.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(data)), client.FieldOwner(workload.FieldManager))
+		target.ResourceVersion = version
+		return e.unannotate(ctx, target)
 	}
 	return nil
+}
+
+// disown has the workload name the plane no longer, and leaves what is in its template.
+func (e *executor) disown(ctx context.Context, step *rollout.Step) error {
+	if err := e.verify(ctx); err != nil {
+		return err
+	}
+	return e.unannotate(ctx, e.target(step.Workload))
+}
+
+// unannotate takes the annotation off the workload, whoever owns it.
+func (e *executor) unannotate(ctx context.Context, target patch.Target) error {
+	object, _, err := newWorkload(target)
+	if err != nil {
+		return err
+	}
+	data := fmt.Sprintf(`{"metadata":{"resourceVersion":%q,"annotations":{%q:null}}}`, target.ResourceVersion, workload.AnnotationPlane)
+	return e.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(data)), client.FieldOwner(workload.FieldManager))
 }
 
 // annotated tells whether the workload that an apply returned still names the plane.
@@ -434,8 +450,11 @@ func (e *executor) finalize(ctx context.Context, change func(o client.Object, fi
 		return nil
 	}
 	err := e.Patch(ctx, plane, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(workload.FieldManager))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // a plane that is gone must not be given anything
+		return fmt.Errorf("%w: %w", errStale, err)
+	}
 	if err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("changing the plane's finalizers: %w", err))
+		return fmt.Errorf("changing the plane's finalizers: %w", err)
 	}
 	return nil
 }

@@ -196,23 +196,9 @@ func (g *gatherer) former(pods sets.Set[types.UID]) error {
 	for i := range g.seen.world.Gateways {
 		named.Insert(g.seen.world.Gateways[i].Key())
 	}
-	mine := []client.ListOption{client.InNamespace(g.plane.Namespace), client.MatchingFields{indexManaged: g.plane.Name}}
-	var deployments appsv1.DeploymentList
-	if err := g.List(g.ctx, &deployments, mine...); err != nil {
-		return fmt.Errorf("listing the Deployments of the plane: %w", err)
-	}
-	var statefulSets appsv1.StatefulSetList
-	if err := g.List(g.ctx, &statefulSets, mine...); err != nil {
-		return fmt.Errorf("listing the StatefulSets of the plane: %w", err)
-	}
-	specs := map[v1alpha1.WorkloadReference]*corev1.PodSpec{}
-	for i := range deployments.Items {
-		d := &deployments.Items[i]
-		specs[v1alpha1.WorkloadReference{Kind: v1alpha1.KindDeployment, Name: d.Name}] = &d.Spec.Template.Spec
-	}
-	for i := range statefulSets.Items {
-		s := &statefulSets.Items[i]
-		specs[v1alpha1.WorkloadReference{Kind: v1alpha1.KindStatefulSet, Name: s.Name}] = &s.Spec.Template.Spec
+	specs, err := workloadsNaming(g.ctx, g, g.plane)
+	if err != nil {
+		return err
 	}
 	for ref, spec := range specs {
 		if named.Has(workloadKey(ref)) {
@@ -226,6 +212,29 @@ func (g *gatherer) former(pods sets.Set[types.UID]) error {
 	}
 	slices.SortFunc(g.seen.world.Former, func(a, b rollout.Workload) int { return strings.Compare(a.Key(), b.Key()) })
 	return nil
+}
+
+// workloadsNaming are the pod specs of the workloads whose annotation names the plane.
+func workloadsNaming(ctx context.Context, c client.Reader, plane *v1alpha1.RoutingPlane) (map[v1alpha1.WorkloadReference]*corev1.PodSpec, error) {
+	named := []client.ListOption{client.InNamespace(plane.Namespace), client.MatchingFields{indexManaged: plane.Name}}
+	var deployments appsv1.DeploymentList
+	if err := c.List(ctx, &deployments, named...); err != nil {
+		return nil, fmt.Errorf("listing the Deployments of the plane: %w", err)
+	}
+	var statefulSets appsv1.StatefulSetList
+	if err := c.List(ctx, &statefulSets, named...); err != nil {
+		return nil, fmt.Errorf("listing the StatefulSets of the plane: %w", err)
+	}
+	specs := map[v1alpha1.WorkloadReference]*corev1.PodSpec{}
+	for i := range deployments.Items {
+		d := &deployments.Items[i]
+		specs[v1alpha1.WorkloadReference{Kind: v1alpha1.KindDeployment, Name: d.Name}] = &d.Spec.Template.Spec
+	}
+	for i := range statefulSets.Items {
+		s := &statefulSets.Items[i]
+		specs[v1alpha1.WorkloadReference{Kind: v1alpha1.KindStatefulSet, Name: s.Name}] = &s.Spec.Template.Spec
+	}
+	return specs, nil
 }
 
 // formerRole tells by the operator's fields what a workload was to the plane.
@@ -342,6 +351,7 @@ func (g *gatherer) workload(ref v1alpha1.WorkloadReference, r role, seenPods set
 func (g *gatherer) describe(observed *rollout.Workload, object client.Object, template *corev1.PodTemplateSpec, state workload.State, reader *workload.Reader) error {
 	observed.Deleting = object.GetDeletionTimestamp() != nil
 	observed.UID, observed.ResourceVersion = string(object.GetUID()), object.GetResourceVersion()
+	observed.Created = object.GetCreationTimestamp().Time
 	observed.Container = reader.Container
 	state.Fill(observed)
 	observed.Template = reader.Template(&template.Spec)
@@ -368,7 +378,8 @@ func (g *gatherer) describe(observed *rollout.Workload, object client.Object, te
 	}
 	observed.Rivals, observed.Sharers = owners.Rivals, owners.Sharers
 	taken := g.memory.taken[observed.Key()]
-	observed.Given, observed.Taken, observed.TakenBack = g.memory.given[observed.Key()], taken.times, taken.last
+	observed.Given = g.memory.given[observed.Key()]
+	observed.Taken, observed.TakenBack, observed.TakenRetry = taken.times, taken.last, taken.retry
 	g.seen.sites[observed.Key()] = site{
 		artefact: reader.Artefact, spec: &template.Spec, updated: owners.Updated,
 		noPreflight: workload.PreflightProblem(&metav1.ObjectMeta{Annotations: object.GetAnnotations()}, template, volumeClaims(object)),
@@ -430,20 +441,29 @@ func (g *gatherer) controllerRevisions(s *appsv1.StatefulSet) (children, error) 
 		return children{}, fmt.Errorf("listing the ControllerRevisions of StatefulSet %s: %w", s.Name, err)
 	}
 	slices.SortFunc(list.Items, func(a, b appsv1.ControllerRevision) int { return strings.Compare(a.Name, b.Name) })
+	present := hashesOf(s, &s.Spec.Template).Whole
 	c := children{owners: sets.New(s.UID)}
+	current := s.Status.UpdateRevision
+	observed := s.Status.ObservedGeneration >= s.Generation
+	if !observed {
+		current = ""
+	}
 	for i := range list.Items {
 		revision := &list.Items[i]
 		template, err := workload.TemplateOf(revision)
 		if err != nil {
 			return children{}, err
 		}
+		// A change that its controller has not seen yet may be one of the replicas only.
+		if !observed && hashesOf(revision, template).Whole == present {
+			current = revision.Name
+		}
 		c.templates = append(c.templates, template)
 		// Pods below the partition, and those that die before their turn, are made from the current revision.
 		c.inUse = append(c.inUse, revision.Name == s.Status.CurrentRevision && revision.Name != s.Status.UpdateRevision)
 	}
-	observed := s.Status.ObservedGeneration >= s.Generation
 	c.updated = func(pod *corev1.Pod) bool {
-		return observed && pod.Labels[appsv1.ControllerRevisionHashLabelKey] == s.Status.UpdateRevision
+		return current != "" && pod.Labels[appsv1.ControllerRevisionHashLabelKey] == current
 	}
 	return c, nil
 }

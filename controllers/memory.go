@@ -46,17 +46,19 @@ type memory struct {
 	interlock string
 }
 
-// taking counts how often in a row the operator took its fields back.
+// taking counts how often in a row the operator took its fields back, and keeps when it last did and the plane's retry
+// then.
 type taking struct {
 	times int
 	last  time.Time
+	retry string
 }
 
 // forgiven is the time without another taking after which counting starts anew.
 const forgiven = 2 * time.Hour
 
 // remember notes what workloads were given, and whether that was taken back from somebody.
-func (m *memory) remember(done []rollout.Step, now time.Time) {
+func (m *memory) remember(done []rollout.Step, now time.Time, retry string) {
 	for i := range done {
 		step := &done[i]
 		if step.Workload == nil {
@@ -69,7 +71,7 @@ func (m *memory) remember(done []rollout.Step, now time.Time) {
 				if now.Sub(before.last) > forgiven {
 					before.times = 0
 				}
-				m.taken[key] = taking{times: before.times + 1, last: now}
+				m.taken[key] = taking{times: before.times + 1, last: now, retry: retry}
 			}
 			m.given[key] = step.Revision
 		case rollout.StepLetGo:

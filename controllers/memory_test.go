@@ -65,14 +65,16 @@ func TestTakingsAreCountedInARow(t *testing.T) {
 		{"nor is the next", time.Minute, given("a", "b"), 0},
 		{"somebody took it out", time.Hour, given("", "b"), 1},
 		{"and put another in", 2 * time.Hour, given("x", "b"), 2},
-		{"a change of the operator's own in between", 2 * time.Hour, given("b", "c"), 2},
+		{"a change of the operator's own in between", 3 * time.Hour, given("b", "c"), 2},
 		{"long after", 5 * time.Hour, given("", "c"), 1},
 		{"what was let go of is nobody's", 5 * time.Hour, []rollout.Step{{Kind: rollout.StepLetGo, Workload: given("", "")[0].Workload}}, 0},
 		{"and begins anew", 6 * time.Hour, given("", "c"), 0},
 	} {
-		m.remember(step.done, start.Add(step.after))
-		if got := m.taken["Deployment/w"].times; got != step.times {
-			t.Errorf("%s: %d takings, want %d", step.what, got, step.times)
+		now, retry := start.Add(step.after), step.what
+		m.remember(step.done, now, retry)
+		got := m.taken["Deployment/w"]
+		if got.times != step.times || got.last.Equal(now) && got.retry != retry {
+			t.Errorf("%s: %+v, want %d", step.what, got, step.times)
 		}
 	}
 }

@@ -84,7 +84,11 @@ func (r *PlaneReconciler) Reconcile(ctx context.Context, request ctrl.Request) (
 	}
 	now := r.Clock.Now()
 	if invalid := validate.Plane(&plane.Spec, specPath, r.Validation); len(invalid) > 0 && plane.DeletionTimestamp == nil {
-		return ctrl.Result{}, r.refuse(ctx, &plane, invalid, now)
+		err := r.refuse(ctx, &plane, invalid, now)
+		if errors.Is(err, errStale) {
+			return ctrl.Result{RequeueAfter: staleRetry}, nil
+		}
+		return ctrl.Result{}, err
 	}
 	m := r.memories.get(request.NamespacedName, plane.UID)
 	seen, err := r.gather(ctx, &plane, m, now)
@@ -106,12 +110,14 @@ func (r *PlaneReconciler) Reconcile(ctx context.Context, request ctrl.Request) (
 	var done []rollout.Step
 	if failed == nil || plane.DeletionTimestamp != nil {
 		done, failed = r.execute(ctx, seen, plan.Steps)
-		m.remember(done, now)
+		m.remember(done, now, seen.world.Plane.Retry)
 	}
 	m.follower.follow(plan.Sampling, seen.world.Plane.Analysis)
 	logSteps(ctx, plan, done)
 	if err := r.report(ctx, seen, plan, done, failed, m); err != nil {
-		return ctrl.Result{}, errors.Join(err, failed)
+		if failed = errors.Join(err, failed); !errors.Is(err, errStale) {
+			return ctrl.Result{}, failed
+		}
 	}
 	return r.next(ctx, m, plan, now, failed)
 }
@@ -176,10 +182,18 @@ func (r *PlaneReconciler) forget(key types.NamespacedName) {
 // tamperedWith lets through what nobody but the operator should write: a status that is gone, a finalizer that is.
 func tamperedWith() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*v1alpha1.RoutingPlane)
-		after, same := e.ObjectNew.(*v1alpha1.RoutingPlane)
-		return ok && same && (after.Status.ObservedGeneration < before.Status.ObservedGeneration || len(after.Finalizers) < len(before.Finalizers))
+		return observedGeneration(e.ObjectNew) < observedGeneration(e.ObjectOld) || len(e.ObjectNew.GetFinalizers()) < len(e.ObjectOld.GetFinalizers())
 	}}
+}
+
+func observedGeneration(o client.Object) int64 {
+	switch o := o.(type) {
+	case *v1alpha1.RoutingPlane:
+		return o.Status.ObservedGeneration
+	case *v1alpha1.RoutingPolicy:
+		return o.Status.ObservedGeneration
+	}
+	return 0
 }
 
 func onlyDeletions() predicate.Predicate {

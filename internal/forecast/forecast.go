@@ -205,6 +205,8 @@ func (c *course) do(step *rollout.Step) {
 		}
 		w.Template.Touched, w.Template.Revision, w.Template.Memory = false, "", rollout.Memory{}
 		c.roll(w, "", step.Why)
+	case rollout.StepDisown:
+		w.Managed = false
 	case rollout.StepDeletePod:
 		w.Pods = slices.DeleteFunc(slices.Clone(w.Pods), func(p rollout.Pod) bool { return p.Name == step.Pod.Name })
 		w.RolledOut = false

@@ -84,7 +84,7 @@ func (p *pass) lost() *reason {
 func (p *pass) rollBase(name string, rendered render.Rendered, keep render.Flags) error {
 	sg := &p.w.Stargate
 	withdrawn := sg.Template.Revision != "" && p.w.Revisions[sg.Template.Revision].Flags.Difference(keep).Len() > 0
-	if withdrawn {
+	if withdrawn && p.appeared() == nil { // else the policies that ask for them may be still to come
 		p.plan.Stage = v1alpha1.StageWithdrawFlags
 	}
 	generation := sg.Release().Generation
@@ -159,12 +159,16 @@ func (p *pass) readable(name string) bool {
 
 // inProgress tells whether Stargate is still being rolled out onto the revision in its template.
 func (p *pass) inProgress(sg *Workload) bool {
-	if sg.settled() {
+	r := p.unsettled(sg)
+	if r == nil {
 		p.stargate = verdict{ok: true, reason: ReasonUpToDate, message: fmt.Sprintf("all %d pods run %s", sg.Replicas, sg.Template.Revision)}
 		return p.unread(sg)
 	}
+	p.stargate = verdict{reason: r.reason, message: r.message}
+	if r.reason == ReasonPodsNotReady {
+		return p.unread(sg)
+	}
 	p.stageOf(sg)
-	p.stargate = verdict{reason: ReasonRollingOut, message: sg.progress()}
 	p.gateway = p.memoryVerdict()
 	if sg.Hold != "" {
 		p.stargate = verdict{reason: ReasonWorkloadHeld, message: fmt.Sprintf("%s %s %s before every pod runs %s", sg.Kind, sg.Name, sg.Hold, sg.Template.Revision)}
@@ -220,10 +224,10 @@ func (p *pass) stuck(w *Workload) *Pod {
 }
 
 // stageOf tells a rollout of flags from one of the base by comparing what is in the template with what was complete
-// last.
+// last. What was complete before the workload was made anew is not taken from this one.
 func (p *pass) stageOf(sg *Workload) {
 	good := p.lastGood(sg)
-	if good == nil {
+	if good == nil || p.recordOf(good.Name, sg).Completed.Before(sg.Created) {
 		return
 	}
 	given := p.w.Revisions[sg.Template.Revision].Flags

@@ -37,12 +37,7 @@ func (w *Workload) settled() bool {
 	if !w.Found || w.Deleting || !w.RolledOut || w.updated() < w.Replicas {
 		return false
 	}
-	for i := range w.Pods {
-		if pod := &w.Pods[i]; !pod.Terminating && !pod.Updated {
-			return false
-		}
-	}
-	return true
+	return len(w.old()) == 0
 }
 
 // progressed is when the workload's pods last got any further.
@@ -67,29 +62,83 @@ func (w *Workload) crash() *Pod {
 	return nil
 }
 
+// old are the live pods that are not of the present template.
+func (w *Workload) old() (old []*Pod) {
+	for i := range w.Pods {
+		if pod := &w.Pods[i]; !pod.Terminating && !pod.Updated {
+			old = append(old, pod)
+		}
+	}
+	return old
+}
+
 // progress says how far the rollout of the workload is, and what the slowest pod waits for.
 func (w *Workload) progress() string {
 	text := fmt.Sprintf("%s %s: %d of %d pods ready on the new template", w.Kind, w.Name, w.updated(), w.Replicas)
-	var old []*Pod
-	for i := range w.Pods {
-		switch pod := &w.Pods[i]; {
-		case pod.Terminating:
-		case !pod.Updated:
-			old = append(old, pod)
-		case pod.Crash != nil:
-			return fmt.Sprintf("%s; pod %s exits (%d restarts)", text, pod.Name, pod.Crash.Restarts)
-		case pod.Waiting != "":
-			return fmt.Sprintf("%s; pod %s: %s", text, pod.Name, pod.Waiting)
-		}
+	if trouble := w.trouble(); trouble != "" {
+		return text + trouble
 	}
+	old := w.old()
 	if len(old) == 0 {
 		return text
 	}
 	text += fmt.Sprintf(", %d left on the old one", len(old))
 	if i := slices.IndexFunc(old, func(pod *Pod) bool { return pod.Crash != nil }); i >= 0 {
-		text += fmt.Sprintf("; of these, pod %s exits (%d restarts)", old[i].Name, old[i].Crash.Restarts)
+		text += "; of these, " + old[i].exits()
 	}
 	return text
+}
+
+// trouble says of the first pod of the present template for which there is something to say why it is not ready.
+func (w *Workload) trouble() string {
+	for i := range w.Pods {
+		switch pod := &w.Pods[i]; {
+		case pod.Terminating || !pod.Updated:
+		case pod.Crash != nil:
+			return "; " + pod.exits()
+		case pod.Waiting != "":
+			return fmt.Sprintf("; pod %s: %s", pod.Name, pod.Waiting)
+		}
+	}
+	return ""
+}
+
+// wordsShown bounds, in bytes, what is repeated of a container's own words where nothing is judged by them.
+const wordsShown = 512
+
+// exits says so of a pod that does, in the container's own words where there are any.
+func (pod *Pod) exits() string {
+	text := fmt.Sprintf("pod %s exits (%d restarts)", pod.Name, pod.Crash.Restarts)
+	words := strings.Join(strings.Fields(pod.Crash.Message), " ")
+	if len(words) > wordsShown {
+		words = strings.ToValidUTF8(words[:wordsShown], "") + " ..."
+	}
+	if words == "" {
+		return text
+	}
+	return fmt.Sprintf("%s, container %s: %s", text, pod.Crash.Container, words)
+}
+
+// short tells whether the workload only lacks pods, or has some to spare: it was scaled, a node was drained, a pod was
+// lost. Its template was completely rolled out before, whoever did, or nothing in it is the operator's; nothing rolls.
+func (p *pass) short(w *Workload) bool {
+	if !w.Found || w.Deleting || w.settled() || len(w.old()) > 0 {
+		return false
+	}
+	record := p.recordOf(w.Template.Revision, w)
+	untouched := !w.Managed && w.Template.Revision == ""
+	return untouched || record.complete() && record.Template == w.Template.Foreign
+}
+
+// unsettled says why the workload is not settled; nil where it is.
+func (p *pass) unsettled(w *Workload) *reason {
+	switch {
+	case w.settled():
+		return nil
+	case p.short(w):
+		return &reason{reason: ReasonPodsNotReady, message: fmt.Sprintf("%s %s has %d ready pods and wants %d%s", w.Kind, w.Name, w.updated(), w.Replicas, w.trouble())}
+	}
+	return &reason{reason: ReasonRollingOut, message: w.progress()}
 }
 
 // workloads of the plane that exist.
@@ -134,14 +183,8 @@ func (p *pass) mayRoll(w *Workload, urgent bool) *reason {
 		return r
 	}
 	for _, other := range p.workloads() {
-		if other.Key() == w.Key() {
-			if !urgent && !other.settled() {
-				return &reason{reason: ReasonRollingOut, message: other.progress()}
-			}
-			continue
-		}
-		if p.rolling(other) || !urgent && !other.settled() {
-			return &reason{reason: ReasonRollingOut, message: other.progress()}
+		if r := p.unsettled(other); r != nil && (!urgent || other.Key() != w.Key() && p.rolling(other)) {
+			return r
 		}
 	}
 	return nil
@@ -155,9 +198,9 @@ const (
 )
 
 // contested is the gate that keeps the operator from fighting with another manager: a change each would be a rollout
-// each.
+// each. Somebody who asks for another attempt has it at once.
 func (p *pass) contested(w *Workload) *reason {
-	if w.Taken < takingsBorne || w.Template.Revision == w.Given || !p.w.Plane.Deleted.IsZero() {
+	if w.Taken < takingsBorne || w.Template.Revision == w.Given || w.TakenRetry != p.w.Plane.Retry || !p.w.Plane.Deleted.IsZero() {
 		return nil
 	}
 	truce := min(shortestTruce<<min(w.Taken-takingsBorne, 4), longestTruce)
@@ -173,8 +216,8 @@ func (p *pass) contested(w *Workload) *reason {
 		who = "somebody"
 	}
 	r := p.notBefore(w.TakenBack.Add(truce), ReasonFieldContested, fmt.Sprintf(
-		"%s keeps changing the operator's fields of %s %s, which were taken back %d times; the operator leaves them until it tries again, so as not to restart the pods over and over: make it leave them alone (kubectl get -o yaml --show-managed-fields tells who), or take the workload out of the plane",
-		who, w.Kind, w.Name, w.Taken))
+		"%s keeps changing the operator's fields of %s %s, which were taken back %d times; the operator leaves them until it tries again, so as not to restart the pods over and over: make it leave them alone (kubectl get -o yaml --show-managed-fields tells who) and give the plane's annotation %s a new value, or take the workload out of the plane",
+		who, w.Kind, w.Name, w.Taken, RetryAnnotation))
 	if r != nil {
 		p.stalled = r
 	}

@@ -77,9 +77,9 @@ func (p *pass) memoryOn() bool {
 		return true
 	}
 	for i := range p.w.Gateways {
-		if g := &p.w.Gateways[i]; !g.settled() {
-			p.gateway = verdict{reason: ReasonRollingOut, message: g.progress()}
-			p.wait(ReasonRollingOut, g.progress(), time.Time{})
+		if r := p.unsettled(&p.w.Gateways[i]); r != nil && r.reason == ReasonRollingOut {
+			p.gateway = verdict{reason: r.reason, message: r.message}
+			p.wait(r.reason, r.message, time.Time{})
 			return true
 		}
 	}
@@ -106,7 +106,7 @@ func (p *pass) memoryOff(explicit bool) bool {
 		return true
 	}
 	for i := range p.w.Gateways {
-		if g := &p.w.Gateways[i]; g.Found && !g.settled() {
+		if g := &p.w.Gateways[i]; g.Found && p.rolling(g) {
 			p.gateway = verdict{reason: ReasonRollingOut, message: g.progress()}
 			p.plan.Stage = v1alpha1.StageWithdrawMemory
 			p.wait(ReasonRollingOut, g.progress(), time.Time{})
@@ -220,24 +220,29 @@ func (p *pass) intact(name string) bool {
 
 // memoryVerdict describes the gateways' memory as it is.
 func (p *pass) memoryVerdict() verdict {
+	if p.desired.Len() == 0 {
+		return verdict{ok: true, reason: ReasonMemoryNotNeeded, message: "no flag is wanted, so no gateway needs the memory"}
+	}
 	unverified := ""
+	var lacking *reason
 	for i := range p.w.Gateways {
 		g := &p.w.Gateways[i]
-		if !g.Found || !g.Template.Memory.On || !g.settled() {
-			if p.desired.Len() == 0 {
-				continue
-			}
+		switch r := p.unsettled(g); {
+		case r == nil && g.Template.Memory.On:
+		case g.Template.Memory.On && r.reason == ReasonPodsNotReady:
+			lacking = r
+		default:
 			return verdict{reason: ReasonMemoryOff, message: fmt.Sprintf("%s %s does not have the memory of the last cluster on in every pod", g.Kind, g.Name)}
 		}
 		if g.Template.Memory.Unverified {
 			unverified = "; no release of the gateway is known, so that it has the memory at all is unverified (spec.gateways[].releases states it)"
 		}
 	}
-	if p.desired.Len() == 0 {
-		return verdict{ok: true, reason: ReasonMemoryNotNeeded, message: "no flag is wanted, so no gateway needs the memory"}
-	}
-	if len(p.w.Gateways) == 0 {
+	switch {
+	case len(p.w.Gateways) == 0:
 		return verdict{reason: ReasonNoGateway, message: "the plane names no gateway"}
+	case lacking != nil:
+		return verdict{reason: lacking.reason, message: lacking.message}
 	}
 	return verdict{ok: true, reason: ReasonMemoryOn, message: "every gateway pod remembers the last cluster" + unverified}
 }

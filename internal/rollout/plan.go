@@ -22,6 +22,9 @@ const (
 	StepApply StepKind = "Apply"
 	// StepLetGo applies the workload without any of the operator's fields, guarded by its resourceVersion.
 	StepLetGo StepKind = "LetGo"
+	// StepDisown takes the annotation that names the plane off the workload, and leaves its template as it is; guarded
+	// by the workload's resourceVersion.
+	StepDisown StepKind = "Disown"
 	// StepRecord writes onto the revision what became of the workload on it.
 	StepRecord StepKind = "Record"
 	// StepDeletePod deletes one pod, guarded by uid and resourceVersion.
@@ -40,7 +43,7 @@ const (
 // Step is one change to the cluster. Steps are done in order; the first that fails ends the pass.
 type Step struct {
 	Kind StepKind
-	// Workload that the step is about, for Apply, LetGo, Record, DeletePod and Preflight.
+	// Workload that the step is about, for Apply, LetGo, Disown, Record, DeletePod and Preflight.
 	Workload *Workload
 	// Revision to create, apply, load, record on or delete: its name.
 	Revision string

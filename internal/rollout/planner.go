@@ -93,7 +93,7 @@ func (p *pass) run() error {
 	if !p.usable() {
 		return nil
 	}
-	for _, stage := range []func() (bool, error){p.judge, p.choose, p.unstick, p.restore, p.base, p.memory, p.warmup, p.waves, p.former} {
+	for _, stage := range []func() (bool, error){p.judge, p.choose, p.unstick, p.restore, p.base, p.memory, p.warmup, p.waves, p.former, p.whole} {
 		busy, err := stage()
 		if busy || err != nil {
 			return err
@@ -116,8 +116,8 @@ func (p *pass) usable() bool {
 	case sg.Release().Generation == release.Unsupported:
 		p.plan.Stage = v1alpha1.StageBase
 		p.stall(&p.stargate, ReasonReleaseUnsupported, fmt.Sprintf(
-			"%s %s runs Stargate %s (image %s); releases before the first of the operator's feature table are not supported: upgrade Stargate, or state the image's release in spec.stargate.releases",
-			sg.Kind, sg.Name, sg.Release().Version, sg.Template.Image))
+			"%s %s runs Stargate %s (image %s); releases before the first of the operator's feature table are not supported: upgrade Stargate, or state the image's release in spec.stargate.releases%s",
+			sg.Kind, sg.Name, sg.Release().Version, sg.Template.Image, p.remembering()))
 		p.gateway, p.flags = unknown(p.stargate), unknown(p.stargate)
 		return false
 	}
@@ -128,6 +128,22 @@ func (p *pass) usable() bool {
 		return false
 	}
 	return true
+}
+
+// remembering says which gateways' memory stays on beside a Stargate that nothing can be rendered for: their template is
+// left alone too, since the file that this Stargate is given may have flags on, and a newer one would go by them.
+func (p *pass) remembering() string {
+	var names []string
+	for i := range p.w.Gateways {
+		if g := &p.w.Gateways[i]; g.Template.Memory.On {
+			names = append(names, g.Kind+" "+g.Name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; nothing is changed until then, so the memory of the last cluster stays on in %s, and this Stargate passes its header on to the backends",
+		strings.Join(names, ", "))
 }
 
 // blocked says what only a person can mend before the operator may touch the workload.
@@ -172,6 +188,23 @@ func (p *pass) choose() (bool, error) {
 	}
 	p.adopt(config)
 	return p.hold()
+}
+
+// whole waits, once nothing else is left to do, for workloads that lack pods or that somebody else rolls. That is no
+// stage of its own: nothing of the plane's changes by it.
+func (p *pass) whole() (bool, error) {
+	for i := range p.w.Gateways {
+		if r := p.unsettled(&p.w.Gateways[i]); r != nil && p.w.Gateways[i].Found {
+			p.gateway = verdict{reason: r.reason, message: r.message}
+			p.wait(r.reason, r.message, time.Time{})
+			return true, nil
+		}
+	}
+	if r := p.unsettled(&p.w.Stargate); r != nil {
+		p.wait(r.reason, r.message, time.Time{})
+		return true, nil
+	}
+	return false, nil
 }
 
 // adopt makes the configuration the one that the pass works towards.

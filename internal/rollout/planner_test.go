@@ -369,6 +369,9 @@ func TestDeletingThePlaneUnwindsBackwards(t *testing.T) {
 		if s.gateways[0].template.revision != "" || s.gateways[0].managed {
 			t.Error("the gateway is not let go")
 		}
+		if s.stargate.managed {
+			t.Error("the router names a plane that is gone")
+		}
 		if last := s.log[len(s.log)-1]; !strings.Contains(last, "so its mount and "+s.stargate.template.revision+" stay") {
 			t.Errorf("the last word does not say what stays: %s", last)
 		}
@@ -389,8 +392,8 @@ func TestDeletingThePlaneUnwindsBackwards(t *testing.T) {
 		s.plane.Deleted, s.plane.DeletionPolicy = s.now, v1alpha1.DeletionRetain
 		s.settle(t)
 		wantRollouts(t, s, 0, 0)
-		if !s.planeGone {
-			t.Error("the plane does not go")
+		if !s.planeGone || !s.stargate.managed {
+			t.Errorf("gone: %t, and the router names it still: %t", s.planeGone, s.stargate.managed)
 		}
 	})
 	t.Run("a gateway that hangs is waited for with a bound", func(t *testing.T) {
@@ -707,6 +710,7 @@ func TestARivalIsGivenWayToAfterThreeTakings(t *testing.T) {
 		"after the truce":         func() { w.Now = plan.Requeue },
 		"after fewer takings":     func() { w.Stargate.Taken = 2 },
 		"after a longer truce":    func() { w.Stargate.Taken, w.Now = 40, s.now.Add(longestTruce) },
+		"once somebody asks":      func() { w.Plane.Retry = "rival is gone" },
 		"in a new process":        func() { w.Stargate.Given, w.Stargate.Taken = "", 0 },
 		"on the way out, however": func() { w.Plane.Deleted = s.now },
 	} {
@@ -786,6 +790,11 @@ func TestAPlaneThatComesFromABackupWaitsForItsPoliciesBeforeItTakesFlagsAway(t *
 	s.appeared = s.now
 	policies := s.config
 	s.configure() // they are still to come
+	s.watch = func(plan *Plan) {
+		if plan.Stage == v1alpha1.StageWithdrawFlags {
+			t.Errorf("withdraws what is only not asked for yet: %v", plan.Notes)
+		}
+	}
 	for range 3 {
 		s.now = s.now.Add(time.Second)
 		s.pass(t)
@@ -795,6 +804,7 @@ func TestAPlaneThatComesFromABackupWaitsForItsPoliciesBeforeItTakesFlagsAway(t *
 	wantCondition(t, plan, v1alpha1.ConditionReady, "True", ReasonSettled)
 	wantRollouts(t, s, 0, 0)
 
+	s.watch = nil
 	s.configure() // they are not to come
 	s.appeared = s.now
 	if plan := s.settle(t); plan.Flags.Desired != 0 || len(s.revisions[s.stargate.template.revision].Flags) > 0 {

@@ -57,6 +57,8 @@ type site struct {
 	followed map[string]followed
 	// oneDrain: a workload ends no further pod while one of its pods is terminating.
 	oneDrain bool
+	// watch, if set, is shown every plan before it is carried out.
+	watch func(*Plan)
 	// drains tells whether a terminating pod may go now; nil lets all go.
 	drains func() bool
 }
@@ -344,6 +346,8 @@ func (s *site) do(t testing.TB, plan *Plan) {
 		case StepLetGo:
 			w.managed = false
 			w.change(func(to *template) { to.revision = "" })
+		case StepDisown:
+			w.managed = false
 		case StepRecord:
 			s.note(step)
 			if !step.Record.Failed.IsZero() {
@@ -421,6 +425,9 @@ func (s *site) pass(t testing.TB) *Plan {
 		t.Fatal(err)
 	}
 	s.check(t, plan)
+	if s.watch != nil {
+		s.watch(plan)
+	}
 	s.do(t, plan)
 	return plan
 }

@@ -26,6 +26,7 @@ const (
 	ReasonMemoryOff          = "MemoryOff"
 	ReasonMemoryNotNeeded    = "MemoryNotNeeded"
 	ReasonRollingOut         = "RollingOut"
+	ReasonPodsNotReady       = "PodsNotReady"
 	ReasonQuietPeriod        = "QuietPeriod"
 	ReasonMinInterval        = "MinInterval"
 	ReasonPreflight          = "Preflight"

@@ -116,7 +116,10 @@ func (p *pass) unwindStargate() (bool, error) {
 	switch {
 	case !sg.Found || sg.Deleting:
 		return false, nil
-	case sg.Touched() && sg.Template.ReadsFile: // what it reads stays
+	case sg.Touched() && sg.Template.ReadsFile: // what it reads stays, and is nobody's
+		if sg.Managed {
+			p.step(Step{Kind: StepDisown, Workload: sg, Why: fmt.Sprintf("%s %s no longer names the plane, which was deleted", sg.Kind, sg.Name)})
+		}
 		return false, nil
 	case sg.Touched() || sg.Managed:
 		planned := p.letGo(sg, "the plane was deleted, and it reads another file", p.always)
@@ -145,6 +148,7 @@ func (p *pass) former() (bool, error) {
 				"%s %s is no longer named by the plane and still reads %s; its file stays as it is until its arguments point elsewhere", w.Kind, w.Name, p.w.Plane.ConfigPath))
 			continue
 		}
+		p.plan.Stage = v1alpha1.StageRelease
 		p.letGo(w, "the plane names it no longer", p.always)
 		return true, nil
 	}

@@ -149,10 +149,12 @@ type Workload struct {
 	// Deleting: it is on its way out.
 	Deleting             bool
 	UID, ResourceVersion string
-	Generation           int64
-	ObservedGeneration   int64
-	Replicas             int32
-	Container            string
+	// Created is when the workload was made.
+	Created            time.Time
+	Generation         int64
+	ObservedGeneration int64
+	Replicas           int32
+	Container          string
 	// Problem is what keeps the operator from handling the workload and only a person can mend: the container
 	// cannot be told, or the same variable is listed twice. Empty if there is none.
 	Problem string
@@ -166,11 +168,12 @@ type Workload struct {
 	// Rivals are managers that own fields that the operator would set and never has.
 	Rivals []Rival
 	// Given is the revision that this process gave the workload last; empty if it gave none. Taken is how often in a
-	// row somebody else changed the operator's fields after that and the operator took them back, and TakenBack when
-	// it last did.
-	Given     string
-	Taken     int
-	TakenBack time.Time
+	// row somebody else changed the operator's fields after that and the operator took them back, TakenBack when it
+	// last did, and TakenRetry the plane's Retry then.
+	Given      string
+	Taken      int
+	TakenBack  time.Time
+	TakenRetry string
 	// Sharers are the other managers that own a part of the operator's fields.
 	Sharers []string
 	// RolledOut is Kubernetes' own word: the template was observed, and every wanted replica is updated,

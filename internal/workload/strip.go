@@ -195,15 +195,19 @@ func stripRevision(r *appsv1.ControllerRevision) {
 		r.ManagedFields = nil
 		return
 	}
-	stripMeta(&r.ObjectMeta)
 	if owner == nil || owner.Kind != v1alpha1.KindStatefulSet {
+		stripMeta(&r.ObjectMeta)
 		r.Data = runtime.RawExtension{}
 		return
 	}
 	template, err := TemplateOf(r)
 	if err != nil {
+		stripMeta(&r.ObjectMeta)
 		return
 	}
+	hashes := HashesOf(&r.ObjectMeta, template)
+	stripMeta(&r.ObjectMeta)
+	setHashes(&r.ObjectMeta, hashes)
 	stripTemplate(template)
 	if raw, err := json.Marshal(appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Template: *template}}); err == nil {
 		r.Data.Raw = raw

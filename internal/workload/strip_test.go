@@ -111,6 +111,10 @@ func TestAStatefulSetsRevisionKeepsItsTemplateAndADaemonSetsNothing(t *testing.T
 	if got := stargateReader().Template(&template.Spec); got.Revision != revision {
 		t.Errorf("got %+v", got)
 	}
+	whole := workload.HashesOf(&metav1.ObjectMeta{}, &corev1.PodTemplateSpec{Spec: *spec(t, router)})
+	if got := workload.HashesOf(&set.ObjectMeta, template); got != whole || got == workload.HashesOf(&metav1.ObjectMeta{}, template) {
+		t.Errorf("the hashes %+v are not those of the whole template, %+v", got, whole)
+	}
 	if daemon := strip(t, revisionOf("DaemonSet")); len(daemon.Data.Raw) > 0 {
 		t.Error("a DaemonSet's revision is kept")
 	}
