@@ -47,7 +47,7 @@ type PolicyReconciler struct {
 
 func (r *PolicyReconciler) setup(mgr ctrl.Manager, o Options) error {
 	enqueue := handler.EnqueueRequestsFromMapFunc
-	var own predicate.Predicate = predicate.GenerationChangedPredicate{}
+	own := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, tamperedWith())
 	if o.StaleReads {
 		own = predicate.ResourceVersionChangedPredicate{}
 	}

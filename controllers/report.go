@@ -10,10 +10,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
@@ -47,16 +49,34 @@ func (r *PlaneReconciler) report(ctx context.Context, seen *observation, plan *r
 	if err := r.writeStatus(ctx, before, plane); err != nil {
 		return err
 	}
-	r.announce(before, plane, done, stageChanged)
+	r.announce(before, plane, done, stageChanged, seen.world.Now)
 	r.metrics.observe(plane, done, stageChanged, m, seen.world.Now)
 	return nil
 }
 
+// writeStatus writes the status unless somebody else wrote it since it was read: an operator that has lost the lead and
+// does not know yet must not put back what it saw. A change of the spec meanwhile is no reason: the status says of which
+// generation it speaks.
 func (r *PlaneReconciler) writeStatus(ctx context.Context, before, plane *v1alpha1.RoutingPlane) error {
 	if equality.Semantic.DeepEqual(before.Status, plane.Status) {
 		return nil
 	}
-	if err := r.Status().Patch(ctx, plane, client.MergeFrom(before), client.FieldOwner(workload.FieldManager)); err != nil {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		err := r.Status().Patch(ctx, plane, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(workload.FieldManager))
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		var live v1alpha1.RoutingPlane
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(before), &live); err != nil {
+			return err
+		}
+		if live.UID != before.UID || !equality.Semantic.DeepEqual(live.Status, before.Status) {
+			return fmt.Errorf("%w: the plane's status was written by somebody else", errStale)
+		}
+		before.ResourceVersion, plane.ResourceVersion = live.ResourceVersion, live.ResourceVersion
+		return err
+	})
+	if err != nil {
 		// The plane is gone once its finalizer is.
 		return client.IgnoreNotFound(fmt.Errorf("writing the plane's status: %w", err))
 	}
@@ -72,7 +92,7 @@ func (r *PlaneReconciler) refuse(ctx context.Context, plane *v1alpha1.RoutingPla
 	if err := r.writeStatus(ctx, before, plane); err != nil {
 		return err
 	}
-	r.announce(before, plane, nil, false)
+	r.announce(before, plane, nil, false, now)
 	return nil
 }
 
@@ -225,8 +245,14 @@ var announced = map[rollout.StepKind]string{
 	rollout.StepPreflight: "PreflightStarted", rollout.StepRemoveFinalizer: "PlaneReleased",
 }
 
-// announce tells once what changed: a stage, a step that people notice, a plane that is stuck or no longer so.
-func (r *PlaneReconciler) announce(before, plane *v1alpha1.RoutingPlane, done []rollout.Step, stageChanged bool) {
+// announce tells once what changed: a stage, a step that people notice, a plane that is stuck or no longer so. A failure
+// that the plane is stuck for from now on is told with what to do about it, and one that is known is not told again when
+// it becomes known whose it is.
+func (r *PlaneReconciler) announce(before, plane *v1alpha1.RoutingPlane, done []rollout.Step, stageChanged bool, now time.Time) {
+	stuck := meta.FindStatusCondition(plane.Status.Conditions, v1alpha1.ConditionStalled)
+	if stuck == nil || stuck.Status != metav1.ConditionTrue || meta.IsStatusConditionTrue(before.Status.Conditions, v1alpha1.ConditionStalled) {
+		stuck = nil
+	}
 	told := func(s rollout.Step) bool {
 		_, ok := announced[s.Kind]
 		return ok && s.Why == plane.Status.Transitions[0].Message
@@ -240,6 +266,10 @@ func (r *PlaneReconciler) announce(before, plane *v1alpha1.RoutingPlane, done []
 		if reason, ok := announced[step.Kind]; ok {
 			r.Recorder.Eventf(plane, nil, corev1.EventTypeNormal, reason, string(step.Kind), "%s", step.Why)
 		}
+		if failed := step.Record.Failed; step.Kind == rollout.StepRecord && !failed.IsZero() &&
+			(!failed.Equal(now) || stuck != nil && strings.Contains(stuck.Message, step.Record.Message)) {
+			continue
+		}
 		switch {
 		case step.Verdict == analysis.Failed:
 			r.Recorder.Eventf(plane, nil, corev1.EventTypeWarning, "AnalysisFailed", string(step.Kind), "%s", step.Why)
@@ -249,9 +279,8 @@ func (r *PlaneReconciler) announce(before, plane *v1alpha1.RoutingPlane, done []
 			r.Recorder.Eventf(plane, nil, corev1.EventTypeWarning, "RevisionFailed", string(step.Kind), "%s", step.Why)
 		}
 	}
-	was := meta.IsStatusConditionTrue(before.Status.Conditions, v1alpha1.ConditionStalled)
-	if is := meta.FindStatusCondition(plane.Status.Conditions, v1alpha1.ConditionStalled); is != nil && is.Status == metav1.ConditionTrue && !was {
-		r.Recorder.Eventf(plane, nil, corev1.EventTypeWarning, is.Reason, "Stalled", "%s", is.Message)
+	if stuck != nil {
+		r.Recorder.Eventf(plane, nil, corev1.EventTypeWarning, stuck.Reason, "Stalled", "%s", stuck.Message)
 	}
 }
 

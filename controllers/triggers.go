@@ -3,6 +3,8 @@ package controllers
 import (
 	"cmp"
 	"context"
+	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -45,14 +47,19 @@ func (r *PlaneReconciler) addPlanes(ctx context.Context, to requests, options ..
 	}
 }
 
-// planesBeside finds the planes that name a workload of a plane that is gone: it may be theirs now.
+// planesBeside finds the planes that name a workload of a plane that is gone, be it that the plane named it, be it that
+// the workload still names the plane: it may be theirs now.
 func (r *PlaneReconciler) planesBeside(ctx context.Context, o client.Object) []reconcile.Request {
 	plane, found := o.(*v1alpha1.RoutingPlane), newRequests()
 	refs := []v1alpha1.WorkloadReference{plane.Spec.Stargate.WorkloadRef}
 	for i := range plane.Spec.Gateways {
 		refs = append(refs, plane.Spec.Gateways[i].WorkloadRef)
 	}
-	for _, ref := range refs {
+	named, err := workloadsNaming(ctx, r.Cache, plane)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot find the workloads that a plane has left")
+	}
+	for _, ref := range slices.AppendSeq(refs, maps.Keys(named)) {
 		r.addPlanes(ctx, found, client.InNamespace(plane.Namespace), index.Planes(ref))
 	}
 	found.Delete(client.ObjectKeyFromObject(plane))
