@@ -241,7 +241,7 @@ type LastClusterSpec struct {
 	// +kubebuilder:default="10m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) > duration('0s')",message="ttl must be above 0, such as 10m, 1h30m or 20ms"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) > duration('0s') && duration(self) <= duration('8760h')",message="ttl must be above 0 and at most 8760h, such as 10m, 1h30m or 20ms"
 	// +optional
 	TTL *metav1.Duration `json:"ttl,omitempty"`
 
@@ -250,7 +250,7 @@ type LastClusterSpec struct {
 	// +kubebuilder:default="20ms"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) > duration('0s')",message="lookupTimeout must be above 0, such as 10m, 1h30m or 20ms"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) > duration('0s') && duration(self) <= duration('8760h')",message="lookupTimeout must be above 0 and at most 8760h, such as 10m, 1h30m or 20ms"
 	// +optional
 	LookupTimeout *metav1.Duration `json:"lookupTimeout,omitempty"`
 
@@ -276,7 +276,7 @@ type RolloutSpec struct {
 	// +kubebuilder:default="5s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) >= duration('0s')",message="quietPeriod must be 0s or more, such as 10m, 1h30m or 20ms"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) >= duration('0s') && duration(self) <= duration('8760h')",message="quietPeriod must be from 0s to 8760h, such as 10m, 1h30m or 20ms"
 	// +optional
 	QuietPeriod *metav1.Duration `json:"quietPeriod,omitempty"`
 
@@ -285,7 +285,7 @@ type RolloutSpec struct {
 	// +kubebuilder:default="0s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) >= duration('0s')",message="minInterval must be 0s or more, such as 10m, 1h30m or 20ms"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) >= duration('0s') && duration(self) <= duration('8760h')",message="minInterval must be from 0s to 8760h, such as 10m, 1h30m or 20ms"
 	// +optional
 	MinInterval *metav1.Duration `json:"minInterval,omitempty"`
 
@@ -294,7 +294,7 @@ type RolloutSpec struct {
 	// that is still remembered can have been missed.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) >= duration('0s')",message="gatewayWarmup must be 0s or more, such as 10m, 1h30m or 20ms"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) >= duration('0s') && duration(self) <= duration('8760h')",message="gatewayWarmup must be from 0s to 8760h, such as 10m, 1h30m or 20ms"
 	// +optional
 	GatewayWarmup *metav1.Duration `json:"gatewayWarmup,omitempty"`
 
@@ -315,7 +315,7 @@ type RolloutSpec struct {
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) >= duration('0s')",message="waveInterval must be 0s or more, such as 10m, 1h30m or 20ms"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) >= duration('0s') && duration(self) <= duration('8760h')",message="waveInterval must be from 0s to 8760h, such as 10m, 1h30m or 20ms"
 	// +optional
 	WaveInterval *metav1.Duration `json:"waveInterval,omitempty"`
 
@@ -324,7 +324,7 @@ type RolloutSpec struct {
 	// +kubebuilder:default="15m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) > duration('0s')",message="progressDeadline must be above 0, such as 10m, 1h30m or 20ms"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) > duration('0s') && duration(self) <= duration('8760h')",message="progressDeadline must be above 0 and at most 8760h, such as 10m, 1h30m or 20ms"
 	// +optional
 	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
 
@@ -361,7 +361,7 @@ type RolloutAnalysis struct {
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) > duration('0s')",message="interval must be above 0, such as 10m, 1h30m or 20ms"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+-]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$') && duration(self) > duration('0s') && duration(self) <= duration('8760h')",message="interval must be above 0 and at most 8760h, such as 10m, 1h30m or 20ms"
 	// +optional
 	Interval *metav1.Duration `json:"interval,omitempty"`
 

@@ -244,18 +244,21 @@ func checkAnalysis(s *v1alpha1.RolloutAnalysis, path *field.Path) field.ErrorLis
 	return errs
 }
 
+// maxDuration is a year: longer waits are typing errors, and far from what a sum of durations can hold.
+const maxDuration = 8760 * time.Hour
+
 func checkAbove0(name string, d *metav1.Duration, parent *field.Path) field.ErrorList {
-	if d == nil || d.Duration > 0 {
+	if d == nil || d.Duration > 0 && d.Duration <= maxDuration {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(parent.Child(name), d.Duration.String(), name+" must be above 0, such as 10m, 1h30m or 20ms")}
+	return field.ErrorList{field.Invalid(parent.Child(name), d.Duration.String(), name+" must be above 0 and at most 8760h, such as 10m, 1h30m or 20ms")}
 }
 
 func checkNotNegative(name string, d *metav1.Duration, parent *field.Path) field.ErrorList {
-	if d == nil || d.Duration >= time.Duration(0) {
+	if d == nil || d.Duration >= 0 && d.Duration <= maxDuration {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(parent.Child(name), d.Duration.String(), name+" must be 0s or more, such as 10m, 1h30m or 20ms")}
+	return field.ErrorList{field.Invalid(parent.Child(name), d.Duration.String(), name+" must be from 0s to 8760h, such as 10m, 1h30m or 20ms")}
 }
 
 var percentage = regexp.MustCompile(`^([1-9][0-9]?|100)%$`)

@@ -572,21 +572,25 @@ func durations() []Case[planeSpec] {
 		}
 	}
 	above0 := func(path, name, value string) string {
-		return fmt.Sprintf("%s.%s: Invalid value: %q: %s must be above 0, such as 10m, 1h30m or 20ms", path, name, value, name)
+		return fmt.Sprintf("%s.%s: Invalid value: %q: %s must be above 0 and at most 8760h, such as 10m, 1h30m or 20ms", path, name, value, name)
 	}
-	orMore := func(name string) string {
-		return fmt.Sprintf("spec.rollout.%s: Invalid value: %q: %s must be 0s or more, such as 10m, 1h30m or 20ms", name, "-1s", name)
+	orMore := func(name, value string) string {
+		return fmt.Sprintf("spec.rollout.%s: Invalid value: %q: %s must be from 0s to 8760h, such as 10m, 1h30m or 20ms", name, value, name)
+	}
+	each := func(value string) []string {
+		return []string{
+			above0("spec.lastCluster", "ttl", value), above0("spec.lastCluster", "lookupTimeout", value),
+			orMore("quietPeriod", value), orMore("minInterval", value), orMore("gatewayWarmup", value), orMore("waveInterval", value), above0("spec.rollout", "progressDeadline", value),
+		}
 	}
 	return []Case[planeSpec]{
 		{Name: "every duration can be above 0", Change: set(90 * time.Minute)},
 		{Name: "a nanosecond is above 0", Change: set(1)},
 		{Name: "a duration of 0 is refused where it makes no sense", Change: set(0),
 			Errors: []string{above0("spec.lastCluster", "ttl", "0s"), above0("spec.lastCluster", "lookupTimeout", "0s"), above0("spec.rollout", "progressDeadline", "0s")}},
-		{Name: "no duration can be negative", Change: set(-time.Second),
-			Errors: []string{
-				above0("spec.lastCluster", "ttl", "-1s"), above0("spec.lastCluster", "lookupTimeout", "-1s"),
-				orMore("quietPeriod"), orMore("minInterval"), orMore("gatewayWarmup"), orMore("waveInterval"), above0("spec.rollout", "progressDeadline", "-1s"),
-			}},
+		{Name: "no duration can be negative", Change: set(-time.Second), Errors: each("-1s")},
+		{Name: "every duration can be a year", Change: set(8760 * time.Hour)},
+		{Name: "no duration can be longer than a year", Change: set(8760*time.Hour + time.Second), Errors: each("8760h0m1s")},
 	}
 }
 
@@ -613,7 +617,7 @@ func analyses() []Case[planeSpec] {
 		{Name: "an analysis over no time, of no sample and with another choice is refused",
 			Change: set(v1alpha1.RolloutAnalysis{Interval: &metav1.Duration{}, MinSamples: new(int64(0)), TooFewSamples: "Wait"}),
 			Errors: []string{
-				`spec.rollout.analysis.interval: Invalid value: "0s": interval must be above 0, such as 10m, 1h30m or 20ms`,
+				`spec.rollout.analysis.interval: Invalid value: "0s": interval must be above 0 and at most 8760h, such as 10m, 1h30m or 20ms`,
 				`spec.rollout.analysis.minSamples: Invalid value: 0: minSamples must be 1 or more`,
 				`spec.rollout.analysis.tooFewSamples: Invalid value: "Wait": must be one of: Continue, Hold`,
 			}},
