@@ -2,6 +2,7 @@
 package statusview
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,19 +54,20 @@ func (s *Snapshot) Judge() (Outcome, string) {
 		return Pending, message
 	}
 	isReady := ready.Status == metav1.ConditionTrue
+	said := strings.TrimPrefix(ready.Message, string(plane.Status.Stage)+": ") // the stage is shown beside it
 	if plane.Spec.Rollout.Paused && !isReady && ready.Reason != rollout.ReasonRollingOut {
-		return Held, "paused: " + ready.Message
+		return Held, "paused: " + said
 	}
 	if plane.Spec.Rollout.Pin != "" && isReady {
-		return Held, "pinned: " + ready.Message
+		return Held, "pinned: " + said
 	}
 	if message := s.unprogrammed(); isReady && message != "" {
 		return Pending, message
 	}
 	if isReady {
-		return Ready, ready.Message
+		return Ready, said
 	}
-	return Pending, ready.Message
+	return Pending, said
 }
 
 // retried tells whether a retry was asked for since the failure that the plane is stalled for: every failure on record
@@ -143,10 +145,11 @@ func (s *Snapshot) Line() string {
 		parts = append(parts, "stage "+string(status.Stage))
 	}
 	for _, w := range s.workloads() {
-		parts = append(parts, fmt.Sprintf("%s %d/%d", w.Name, readyOn(w, w.Revision), w.Replicas))
+		current, _ := pods(w)
+		parts = append(parts, fmt.Sprintf("%s %d/%d pods up to date", w.Name, current.Ready, w.Replicas))
 	}
 	if status.Flags.Desired > 0 {
-		parts = append(parts, fmt.Sprintf("flags %d/%d", status.Flags.On, status.Flags.Desired))
+		parts = append(parts, fmt.Sprintf("flags %d/%d on", status.Flags.On, status.Flags.Desired))
 	}
 	line := strings.Join(parts, ", ") + ": " + message
 	if refused := s.Refused(); len(refused) > 0 {
@@ -168,15 +171,17 @@ func (s *Snapshot) workloads() (all []*v1alpha1.WorkloadStatus) {
 	return all
 }
 
-// readyOn counts the ready pods on a revision; of none, where the template names none.
-func readyOn(w *v1alpha1.WorkloadStatus, revision string) int32 {
-	if revision == "" {
-		revision = noRevision
+// pods on the revision that the template names, or on none where it names none, and the others.
+func pods(w *v1alpha1.WorkloadStatus) (current v1alpha1.PodCount, old []v1alpha1.PodCount) {
+	current.Revision = cmp.Or(w.Revision, noRevision)
+	for _, count := range w.Pods {
+		if count.Revision == current.Revision {
+			current = count
+		} else {
+			old = append(old, count)
+		}
 	}
-	if i := slices.IndexFunc(w.Pods, func(p v1alpha1.PodCount) bool { return p.Revision == revision }); i >= 0 {
-		return w.Pods[i].Ready
-	}
-	return 0
+	return current, old
 }
 
 // noRevision is how the status names pods on none of the operator's revisions.

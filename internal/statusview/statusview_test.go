@@ -103,7 +103,7 @@ func TestAPipelineGoesOnUntilThereIsAnOutcome(t *testing.T) {
 
 // full has something to say of everything.
 func full() *statusview.Snapshot {
-	s := snapshot(condition{"Ready", "False", "Warmup", "Flags: waiting for: the gateways' memory to fill"})
+	s := snapshot(condition{"Ready", "False", "Warmup", "Warmup: waiting for: the gateways' memory to fill"})
 	at := func(minutes int) metav1.Time { return metav1.Time{Time: now.Add(time.Duration(minutes) * time.Minute)} }
 	until := at(6)
 	s.Plane.Status.Stage = v1alpha1.StageWarmup
@@ -125,17 +125,17 @@ func full() *statusview.Snapshot {
 
 const fullText = `plane nvcf/llm  Pending, stage Warmup
   the operator has not looked at generation 2 of policy nvcf/b yet
-  waits for the gateways' memory to fill, for 4m, until 12:06:00Z (in 6m)
+  waiting for the gateways' memory to fill, since 11:56:00Z (4m ago), until 12:06:00Z (in 6m)
 
 Deployment/router  release 0.22.0
-  1 of 3 ready, 1 terminating  llm-stargate-a
   2 of 3 ready  llm-stargate-b
+  2 old: 1 ready, 1 terminating  llm-stargate-a
 
-Deployment/gateway  memory On
+Deployment/gateway  memory on
   2 of 2 ready  no revision of the operator's
 
 Flags of lastClusterAffinity
-  1 of 4 on, after wave 1
+  1 of 4 on, wave 1 was the last
   pending: m, k
 
 Policies, with 7 models
@@ -160,7 +160,7 @@ func TestBarsShowTheShare(t *testing.T) {
 	style := statusview.Plain
 	style.Bars = true
 	got := full().Text(now, style)
-	for _, want := range []string{"██████░░░░░░░░░░░░░░ 1 of 3 ready", "█████████████░░░░░░░ 2 of 3 ready", "████████████████████ 2 of 2 ready", "█████░░░░░░░░░░░░░░░ 1 of 4 on"} {
+	for _, want := range []string{"██████░░░░░░░░░░░░░░ 2 old: 1 ready", "█████████████░░░░░░░ 2 of 3 ready", "████████████████████ 2 of 2 ready", "█████░░░░░░░░░░░░░░░ 1 of 4 on"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %s in\n%s", want, got)
 		}
@@ -184,7 +184,7 @@ func TestStylesDressWhatIsGoodAndBad(t *testing.T) {
 func TestTheLineHasWhatChanges(t *testing.T) {
 	s := full()
 	s.Policies = nil
-	const want = "nvcf/llm, Pending, stage Warmup, router 2/3, gateway 2/2, flags 1/4: Flags: waiting for: the gateways' memory to fill"
+	const want = "nvcf/llm, Pending, stage Warmup, router 2/3 pods up to date, gateway 2/2 pods up to date, flags 1/4 on: waiting for: the gateways' memory to fill"
 	if got := s.Line(); got != want {
 		t.Errorf("got %s", got)
 	}
@@ -193,9 +193,61 @@ func TestTheLineHasWhatChanges(t *testing.T) {
 func TestWhatIsWaitedForIsSaidOnce(t *testing.T) {
 	s := full()
 	s.Policies = nil
-	const want = "plane nvcf/llm  Pending, stage Warmup\n  Flags: waiting for: the gateways' memory to fill\n  waits for 4m, until 12:06:00Z (in 6m)\n"
+	const want = "plane nvcf/llm  Pending, stage Warmup\n  waiting for: the gateways' memory to fill\n  since 11:56:00Z (4m ago), until 12:06:00Z (in 6m)\n"
 	if got := s.Text(now, statusview.Plain); !strings.HasPrefix(got, want) {
 		t.Errorf("got %s", got)
+	}
+}
+
+func TestTheEndOfAWaitIsAheadOrDue(t *testing.T) {
+	for name, test := range map[string]struct {
+		since, until time.Duration
+		want         string
+	}{
+		"its end is ahead":    {-time.Minute, time.Minute, "  since 11:59:00Z (60s ago), until 12:01:00Z (in 60s)\n"},
+		"its end is now":      {-time.Minute, 0, "  since 11:59:00Z (60s ago), until 12:00:00Z (due)\n"},
+		"its end is past":     {-time.Minute, -time.Second, "  since 11:59:00Z (60s ago), until 11:59:59Z (due)\n"},
+		"it has just started": {0, time.Second, "  since 12:00:00Z (0s ago), until 12:00:01Z (in 1s)\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := full()
+			s.Policies = nil
+			s.Plane.Status.Waiting.Since = metav1.Time{Time: now.Add(test.since)}
+			s.Plane.Status.Waiting.Until = &metav1.Time{Time: now.Add(test.until)}
+			if got := s.Text(now, statusview.Plain); !strings.Contains(got, test.want) {
+				t.Errorf("no %q in\n%s", test.want, got)
+			}
+		})
+	}
+}
+
+func TestPodsAreCountedAgainstWhatTheyAreAShareOf(t *testing.T) {
+	for name, test := range map[string]struct {
+		stargate v1alpha1.WorkloadStatus
+		want     string
+	}{
+		"no pod has the template's revision yet": {
+			v1alpha1.WorkloadStatus{Revision: "b", Replicas: 3, Pods: []v1alpha1.PodCount{{Revision: "a", Total: 3, Ready: 3}}}, "  0 of 3 ready  b\n  3 old: 3 ready  a\n"},
+		"there is no pod at all": {v1alpha1.WorkloadStatus{Revision: "b", Replicas: 3}, "  0 of 3 ready  b\n\n"},
+		"one pod too many is being ended": {
+			v1alpha1.WorkloadStatus{Revision: "b", Replicas: 1, Pods: []v1alpha1.PodCount{{Revision: "b", Total: 2, Ready: 1, Terminating: 1}}}, "  1 of 1 ready, 1 terminating  b\n\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := full()
+			test.stargate.Kind, test.stargate.Name = "Deployment", "router"
+			s.Plane.Status.Stargate = &test.stargate
+			if got := s.Text(now, statusview.Plain); !strings.Contains(got, "Deployment/router\n"+test.want) {
+				t.Errorf("no %q in\n%s", test.want, got)
+			}
+		})
+	}
+}
+
+func TestAPolicyWithoutAFlagIsNotCountedByFlags(t *testing.T) {
+	s := full()
+	s.Policies[0].Status.Summary = "2/2 models, 0/0 flags"
+	if got := s.Text(now, statusview.Plain); !strings.Contains(got, "  nvcf/a: 2/2 models\n") {
+		t.Errorf("got\n%s", got)
 	}
 }
 

@@ -1,6 +1,7 @@
 package statusview
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -70,21 +71,31 @@ func (t *text) waiting() {
 	if w == nil {
 		return
 	}
-	var times []string
+	var said []string
+	if _, message := t.Judge(); !strings.Contains(message, w.For) { // else the heading says it
+		said = append(said, "waiting for "+w.For)
+	}
 	if !w.Since.IsZero() {
-		times = append(times, "for "+strings.TrimSuffix(Ago(w.Since.Time, t.now), " ago"))
+		said = append(said, fmt.Sprintf("since %s (%s)", clock(w.Since.Time), Ago(w.Since.Time, t.now)))
 	}
-	if w.Until != nil {
-		times = append(times, fmt.Sprintf("until %s (%s)", w.Until.UTC().Format(time.TimeOnly+"Z"), Ago(w.Until.Time, t.now)))
+	switch {
+	case w.Until == nil:
+	case w.Until.After(t.now):
+		said = append(said, fmt.Sprintf("until %s (%s)", clock(w.Until.Time), Ago(w.Until.Time, t.now)))
+	default:
+		said = append(said, fmt.Sprintf("until %s (due)", clock(w.Until.Time)))
 	}
-	what := []string{"waits for " + w.For}
-	if _, message := t.Judge(); strings.Contains(message, w.For) { // the heading says it
-		if len(times) == 0 {
-			return
-		}
-		times[0], what = "waits "+times[0], nil
+	if len(said) > 0 {
+		t.line("  %s", strings.Join(said, ", "))
 	}
-	t.line("  %s", strings.Join(append(what, times...), ", "))
+}
+
+func clock(at time.Time) string { return at.UTC().Format(time.TimeOnly + "Z") }
+
+// memories are the words for status.gateways[].memory.
+var memories = map[string]string{
+	"On": "memory on", "Off": "memory off", "Mixed": "memory on in some pods",
+	"Unverified": "memory on by its variable, unverified since spec.gateways[].releases names no release for the image",
 }
 
 func (t *text) workload(w *v1alpha1.WorkloadStatus) {
@@ -94,32 +105,32 @@ func (t *text) workload(w *v1alpha1.WorkloadStatus) {
 		heading += "  release " + w.Release
 	}
 	if w.Memory != "" {
-		heading += "  memory " + w.Memory
+		heading += "  " + cmp.Or(memories[w.Memory], "memory "+w.Memory)
 	}
 	t.line("%s", heading)
-	if len(w.Pods) == 0 {
-		t.line("  no pods of %d", w.Replicas)
+	current, old := pods(w)
+	dress := t.style.Busy
+	if current.Ready >= w.Replicas {
+		dress = t.style.Good
 	}
-	for _, pods := range w.Pods {
-		current := pods.Revision == w.Revision || w.Revision == "" && pods.Revision == noRevision
-		note, name := "", pods.Revision
-		if pods.Revision == noRevision {
-			name = "no revision of the operator's"
-		}
-		if pods.Terminating > 0 {
-			note = fmt.Sprintf(", %d terminating", pods.Terminating)
-		}
-		line := fmt.Sprintf("%d of %d ready%s  %s", pods.Ready, w.Replicas, note, name)
-		switch {
-		case !current:
-			line = t.style.Faint(t.bar(pods.Ready, w.Replicas) + line)
-		case pods.Ready >= w.Replicas:
-			line = t.style.Good(t.bar(pods.Ready, w.Replicas)) + line
-		default:
-			line = t.style.Busy(t.bar(pods.Ready, w.Replicas)) + line
-		}
-		t.line("  %s", line)
+	t.line("  %s%d of %d ready%s  %s", dress(t.bar(current.Ready, w.Replicas)), current.Ready, w.Replicas, terminating(current), revisionName(current))
+	for _, count := range old {
+		t.line("  %s", t.style.Faint(fmt.Sprintf("%s%d old: %d ready%s  %s", t.bar(count.Ready, w.Replicas), count.Total, count.Ready, terminating(count), revisionName(count))))
 	}
+}
+
+func terminating(count v1alpha1.PodCount) string {
+	if count.Terminating == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d terminating", count.Terminating)
+}
+
+func revisionName(count v1alpha1.PodCount) string {
+	if count.Revision == noRevision {
+		return "no revision of the operator's"
+	}
+	return count.Revision
 }
 
 const barWidth = 20
@@ -138,12 +149,15 @@ func (t *text) flags() {
 		return
 	}
 	t.line("")
-	line := fmt.Sprintf("%s%d of %d on, after wave %d", t.style.Busy(t.bar(f.On, f.Desired)), f.On, f.Desired, f.Wave)
-	if f.On == f.Desired {
-		line = fmt.Sprintf("%sall %d on", t.style.Good(t.bar(f.On, f.Desired)), f.Desired)
+	dress, wave := t.style.Busy, ""
+	switch {
+	case f.On == f.Desired:
+		dress = t.style.Good
+	case f.Wave > 0:
+		wave = fmt.Sprintf(", wave %d was the last", f.Wave)
 	}
 	t.line("%s", t.style.Strong("Flags of lastClusterAffinity"))
-	t.line("  %s", line)
+	t.line("  %s%d of %d on%s", dress(t.bar(f.On, f.Desired)), f.On, f.Desired, wave)
 	if len(f.Pending) > 0 {
 		t.line("  pending: %s", strings.Join(f.Pending, ", "))
 	}
@@ -162,7 +176,7 @@ func (t *text) policies() {
 		}
 		p := &t.Policies[i]
 		ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
-		line := fmt.Sprintf("%s/%s: %s", p.Namespace, p.Name, p.Status.Summary)
+		line := fmt.Sprintf("%s/%s: %s", p.Namespace, p.Name, strings.TrimSuffix(p.Status.Summary, ", 0/0 flags"))
 		switch {
 		case ready == nil || p.Status.ObservedGeneration != p.Generation:
 			line = t.style.Busy(fmt.Sprintf("%s/%s: not looked at yet", p.Namespace, p.Name))
