@@ -2,12 +2,18 @@
 package docs
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/clock"
+
+	"github.com/routing-operator/routing-operator/internal/cli"
 )
 
 // sources are the texts of all tests of the repository.
@@ -81,5 +87,25 @@ func TestEveryLinkOfTheDocumentationLeadsSomewhere(t *testing.T) {
 				t.Errorf("%s: the link to %s leads nowhere", page, to[1])
 			}
 		}
+	}
+}
+
+// TestTheFirstPolicyOfTheReadmeIsTakenWithoutAWord holds what a newcomer applies first to the strictest check, for the
+// release that its plane states.
+func TestTheFirstPolicyOfTheReadmeIsTakenWithoutAWord(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join("..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(readme), "```yaml\napiVersion: routing.nvcf.io/")
+	first, _, found := strings.Cut(rest, "```")
+	if !found || strings.Count(first, "\nkind: ") != 2 {
+		t.Fatalf("no plane and policy in the README, but\n%s", first)
+	}
+	var out, errs bytes.Buffer
+	streams := genericiooptions.IOStreams{In: strings.NewReader("apiVersion: routing.nvcf.io/" + first), Out: &out, ErrOut: &errs}
+	code := cli.Run(t.Context(), []string{"validate", "--strict", "-f", "-", "--stargate-version", "V3"}, streams, clock.RealClock{})
+	if code != 0 || out.Len() > 0 {
+		t.Errorf("exit code %d\n%s%s", code, &out, &errs)
 	}
 }

@@ -61,9 +61,10 @@ type site struct {
 
 var specPath = field.NewPath("spec")
 
-// answer is an error that carries every cause with its path to the client, or the warnings alone.
+// answer is an error that carries every cause with its path to the client, or the warnings alone. Notes are left to the
+// status: whoever applies an object that is right as it is sees nothing.
 func answer(kind, name string, errs field.ErrorList, warnings []validate.Warning) (admission.Warnings, error) {
-	lines := validate.Lines(warnings, maxWarnings)
+	lines := validate.Lines(validate.WithoutNotes(warnings), maxWarnings)
 	if len(errs) == 0 {
 		return lines, nil
 	}

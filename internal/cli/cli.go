@@ -24,6 +24,8 @@ const (
 	exitProblems = 1
 	// exitUsage is for a command line that cannot be understood and for a command that could not be carried out.
 	exitUsage = 2
+	// exitInterrupted is what shells make of SIGINT.
+	exitInterrupted = 130
 )
 
 // exit ends the program with a code. The error, if any, is printed before.
@@ -58,11 +60,14 @@ func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams,
 		return exitOK
 	case errors.As(err, &ended):
 		if ended.err != nil {
-			fmt.Fprintf(streams.ErrOut, "error: %v\n", ended.err)
+			fmt.Fprintf(streams.ErrOut, "error: %s\n", explained(ended.err))
 		}
 		return ended.code
+	case errors.Is(err, errInterrupted) || ctx.Err() != nil:
+		fmt.Fprintln(streams.ErrOut, "interrupted")
+		return exitInterrupted
 	default:
-		fmt.Fprintf(streams.ErrOut, "error: %v\n", err)
+		fmt.Fprintf(streams.ErrOut, "error: %s\n", explained(err))
 		return exitUsage
 	}
 }
@@ -183,7 +188,8 @@ func (f *stargateFlags) table() (release.Table, error) {
 // generation of the release that was stated; ok is false where none was.
 func (f *stargateFlags) generation() (generation release.Generation, ok bool, err error) {
 	if f.version == "" {
-		return release.Unknown, false, nil
+		_, err := f.table()
+		return release.Unknown, false, err
 	}
 	if generation, err = f.parse(f.version); err != nil {
 		return release.Unknown, false, fmt.Errorf("--stargate-version: %w", err)

@@ -44,8 +44,8 @@ func (f *clusterFlags) connect() (client.Client, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("finding the API server: %w", err)
 	}
-	config.QPS = -1 // the API server limits by itself, and says so in words
-	config.WarningHandler = rest.NewWarningWriter(f.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
+	config.QPS = -1                           // the API server limits by itself, and says so in words
+	config.WarningHandler = rest.NoWarnings{} // they are about the whole of a plane of which a command changes one field
 	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper()})
 	if err != nil {
 		return nil, "", fmt.Errorf("making a client: %w", err)

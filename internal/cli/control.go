@@ -185,7 +185,7 @@ func owners(plane *v1alpha1.RoutingPlane, name string) (managers []string) {
 func (a *app) confirm(question string) error {
 	in, ok := a.In.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return errors.New("this needs a yes: add --yes")
+		return errors.New("nothing was changed: there is no terminal to ask on; add --yes to agree beforehand")
 	}
 	fmt.Fprintf(a.ErrOut, "%s [y/N] ", question)
 	answer, err := bufio.NewReader(a.In).ReadString('\n')

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -234,7 +233,7 @@ func choose(plane *v1alpha1.RoutingPlane, revisions []*past, to string) (target,
 		}
 	}
 	if target == nil {
-		return nil, nil, errors.New("no earlier revision was ever complete; name one with --to")
+		return nil, nil, fmt.Errorf("no earlier revision was ever complete; name one with --to: kubectl routing history %s -n %s lists those there are", plane.Name, plane.Namespace)
 	}
 	return target, current, nil
 }

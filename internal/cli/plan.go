@@ -288,7 +288,7 @@ func newWarnings(before, after *review.Result, key types.NamespacedName) (warnin
 		}
 	}
 	for i := range after.Problems {
-		if p := &after.Problems[i]; names.Has(p.Object) && !known.Has(sentence(p)) {
+		if p := &after.Problems[i]; p.Severity != review.Note && names.Has(p.Object) && !known.Has(sentence(p)) {
 			warnings = append(warnings, sentence(p))
 		}
 	}
@@ -470,12 +470,12 @@ func (l *livePlan) objectWarnings(site *review.Site, stargate release.Release) (
 	}
 	generations := validate.Only(stargate.Generation)
 	if site.Plane != nil {
-		for _, line := range validate.Lines(validate.PlaneWarnings(&site.Plane.Spec, specPath, generations), 0) {
+		for _, line := range validate.Lines(validate.WithoutNotes(validate.PlaneWarnings(&site.Plane.Spec, specPath, generations)), 0) {
 			warnings = append(warnings, fmt.Sprintf("RoutingPlane %s: %s", site.Key, line))
 		}
 	}
 	for _, policy := range site.Policies {
-		for _, line := range validate.Lines(validate.PolicyWarnings(&policy.Spec, specPath, generations), 0) {
+		for _, line := range validate.Lines(validate.WithoutNotes(validate.PolicyWarnings(&policy.Spec, specPath, generations)), 0) {
 			warnings = append(warnings, fmt.Sprintf("RoutingPolicy %s/%s: %s", policy.Namespace, policy.Name, line))
 		}
 	}

@@ -70,12 +70,16 @@ func (o *renderOptions) run() error {
 	if err != nil {
 		return err
 	}
-	_, result, err := o.files.review(o.files.names, o.In, review.Options{ErrorsOnly: true})
+	set, result, err := o.files.review(o.files.names, o.In, review.Options{ErrorsOnly: true})
 	if err != nil {
 		return err
 	}
 	if err := o.refuseErrors(&result); err != nil {
 		return err
+	}
+	if message := nothing(&set); message != "" {
+		fmt.Fprintf(o.ErrOut, "warning: %s\n", message)
+		return nil
 	}
 	if !stated {
 		generation = release.Newest

@@ -119,3 +119,8 @@ func TestRenderRefusesWhatTheAPIServerWouldRefuse(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 }
+
+func TestRenderOfNothingSaysSo(t *testing.T) {
+	t.Chdir(t.TempDir())
+	run(t, "", "render", "-f", ".").check(t, 0, "", "warning: no RoutingPlane or RoutingPolicy in 0 files (0 objects of others); of folders, the files that end in .yaml, .yml and .json are read\n")
+}

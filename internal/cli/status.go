@@ -52,7 +52,12 @@ being in effect, so they end in 1 with --strict only. On a terminal this is a li
 
   # In a pipeline, after the merge was applied
   kubectl routing status llm -n nvcf --watch --timeout 45m`,
-		Args: cobra.MaximumNArgs(1),
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return planeArgument("status [PLANE]")(c, args)
+		},
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args) },
 	}
 	c.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on until the plane is Ready, Stalled or held")
@@ -149,7 +154,7 @@ func snapshot(ctx context.Context, c client.Client, key types.NamespacedName) (*
 }
 
 func notFound(key types.NamespacedName, err error) error {
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) && !notInstalled(err) {
 		return fmt.Errorf("there is no plane %s; kubectl get rpl -A lists those there are", key)
 	}
 	return fmt.Errorf("reading plane %s: %w", key, err)

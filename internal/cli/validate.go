@@ -78,6 +78,9 @@ the operator's webhook, without a cluster: what it refuses is refused on apply, 
 problems of all files are shown, with their lines, and what one object means to another: a model that two policies
 list, a plane that is not there.
 
+An error is refused on apply. A warning is accepted and most likely not what is meant: correct the file, or write the
+default out to say that it is. A note depends on what is in no file, such as the release that runs, and may be left.
+
 Ends with 0 where there is no error, with 1 where there is one, with 2 where the files cannot be read.`,
 		Example: `  # A folder, in a pipeline of GitHub's
   kubectl routing validate -f routing/ -o github --strict
@@ -87,9 +90,9 @@ Ends with 0 where there is no error, with 1 where there is one, with 2 where the
 		Args: noArguments("-f"),
 		RunE: func(*cobra.Command, []string) error { return o.run() },
 	}
-	o.files.add(c, "default: any; warnings then say which generations they are about")
+	o.files.add(c, "default: any; what is true of some generations only is a note then")
 	c.Flags().StringVarP(&o.output, "output", "o", "text", "text, json or github (annotations of GitHub Actions)")
-	c.Flags().BoolVar(&o.strict, "strict", false, "count warnings as errors")
+	c.Flags().BoolVar(&o.strict, "strict", false, "count warnings as errors, notes not")
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json", "github"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -103,6 +106,7 @@ type summary struct {
 	Skipped  int `json:"skipped"`
 	Errors   int `json:"errors"`
 	Warnings int `json:"warnings"`
+	Notes    int `json:"notes"`
 }
 
 func (o *validateOptions) run() error {
@@ -119,8 +123,7 @@ func (o *validateOptions) run() error {
 	if err != nil {
 		return err
 	}
-	if len(set.Documents)+len(set.Broken) == 0 {
-		message := fmt.Sprintf("no RoutingPlane or RoutingPolicy in %s (%s of others)", count(set.Files, "file", "files"), count(set.Skipped, "object", "objects"))
+	if message := nothing(&set); message != "" {
 		if o.strict {
 			return &exit{exitProblems, errors.New(message)}
 		}
@@ -128,12 +131,14 @@ func (o *validateOptions) run() error {
 	}
 	if o.strict {
 		for i := range result.Problems {
-			result.Problems[i].Severity = review.Error
+			if p := &result.Problems[i]; p.Severity == review.Warning {
+				p.Severity = review.Error
+			}
 		}
 	}
 	s := summary{
 		Files: set.Files, Planes: len(result.Planes), Policies: len(result.Policies), Skipped: set.Skipped,
-		Errors: result.Count(review.Error), Warnings: result.Count(review.Warning),
+		Errors: result.Count(review.Error), Warnings: result.Count(review.Warning), Notes: result.Count(review.Note),
 	}
 	for _, policy := range result.Policies {
 		s.Models += len(policy.Spec.Models)
@@ -147,12 +152,24 @@ func (o *validateOptions) run() error {
 	return nil
 }
 
+// nothing says that there is nothing of the operator's in the files; it is empty where there is something.
+func nothing(set *manifests.Set) string {
+	if len(set.Documents)+len(set.Broken) > 0 {
+		return ""
+	}
+	return fmt.Sprintf("no RoutingPlane or RoutingPolicy in %s (%s of others); of folders, the files that end in .yaml, .yml and .json are read", count(set.Files, "file", "files"), count(set.Skipped, "object", "objects"))
+}
+
 func (o *validateOptions) text(result *review.Result, s summary) error {
 	if err := printProblems(o.Out, result.Problems); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(o.ErrOut, "%s, %s and %s in %s: %s, %s\n", count(s.Planes, "plane", "planes"), count(s.Policies, "policy", "policies"),
-		count(s.Models, "model", "models"), count(s.Files, "file", "files"), count(s.Errors, "error", "errors"), count(s.Warnings, "warning", "warnings"))
+	notes := ""
+	if s.Notes > 0 {
+		notes = ", " + count(s.Notes, "note", "notes")
+	}
+	_, err := fmt.Fprintf(o.ErrOut, "%s, %s and %s in %s: %s, %s%s\n", count(s.Planes, "plane", "planes"), count(s.Policies, "policy", "policies"),
+		count(s.Models, "model", "models"), count(s.Files, "file", "files"), count(s.Errors, "error", "errors"), count(s.Warnings, "warning", "warnings"), notes)
 	return err
 }
 
@@ -214,7 +231,11 @@ func (o *validateOptions) github(result *review.Result, _ summary) error {
 		if p.Object != "" {
 			properties += ",title=" + githubProperty.Replace(p.Object)
 		}
-		if _, err := fmt.Fprintf(o.Out, "::%s %s::%s\n", p.Severity, properties, githubData.Replace(sentence(p))); err != nil {
+		command := string(p.Severity)
+		if p.Severity == review.Note {
+			command = "notice"
+		}
+		if _, err := fmt.Fprintf(o.Out, "::%s %s::%s\n", command, properties, githubData.Replace(sentence(p))); err != nil {
 			return err
 		}
 	}

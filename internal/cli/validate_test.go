@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -109,10 +110,29 @@ func TestValidateGroupsWarningsOfOneObject(t *testing.T) {
 		text += "  - name: " + model + "\n    algorithm: pulsar\n    rendezvousWeight: last-mean-input-tps\n"
 	}
 	r := run(t, text, "validate", "-f", "-", "--stargate-version", "V3")
-	const want = "<stdin>:9:5: warning: RoutingPolicy nvcf/one: spec.models[1].seed (and 2 more): pulsar without a seed is fine, but two planes with the same models rank alike; set a seed of its own on one of them to tell them apart\n"
+	const want = "<stdin>:9:5: note: RoutingPolicy nvcf/one: spec.models[1].seed (and 2 more): pulsar without a seed is fine, but two planes with the same models rank alike; set a seed of its own on one of them to tell them apart\n"
 	if r.code != 0 || r.out != want {
 		t.Errorf("got %d\n%s", r.code, r.out)
 	}
+}
+
+func TestAStrictCheckLetsNotesPass(t *testing.T) {
+	requests := strings.Replace(plane, "  gateways:", "    requestAlgorithms:\n    - algorithm: random\n  gateways:", 1)
+	const note = `<stdin>:7:5: %s: RoutingPlane nvcf/llm: spec.stargate.requestAlgorithms: newer Stargate builds let function metadata override fields per request (x-routing-method: pulsar;seed=x), so what runs can differ from the file and nothing in the cluster shows it; keep such overrides out of function metadata` + "\n"
+	run(t, requests, "validate", "-f", "-", "--strict").check(t, 0, fmt.Sprintf(note, "note"), "1 plane, 0 policies and 0 models in 1 file: 0 errors, 0 warnings, 1 note\n")
+	run(t, requests, "validate", "-f", "-", "--strict", "-o", "json", "--stargate-version", "V3").holds(t, 0, `"severity": "note"`, `"notes": 1`, `"warnings": 0`)
+	run(t, requests, "validate", "-f", "-", "--strict", "-o", "github").holds(t, 0, "::notice file=<stdin>,line=7,")
+}
+
+func TestAPlaneInANamespaceOfOthersIsANote(t *testing.T) {
+	text := plane + "---\n" + strings.Replace(policyOf("one", "a"), "{name: llm}", "{name: llm, namespace: platform}", 1)
+	r := run(t, text, "validate", "-f", "-", "--strict")
+	r.holds(t, 0, "note: RoutingPolicy nvcf/one: spec.planeRef: there is no RoutingPlane platform/llm in these files")
+}
+
+func TestAKindOfTheSameNameOfAnotherGroupIsPassedOver(t *testing.T) {
+	text := policyOf("one", "a") + "---\n" + strings.Replace(policyOf("two", "b"), "routing.nvcf.io", "policy.example.com", 1)
+	run(t, text, "validate", "-f", "-", "--strict").check(t, 0, "", "0 planes, 1 policy and 1 model in 1 file: 0 errors, 0 warnings\n")
 }
 
 func TestValidateKnowsTheReleaseThatRuns(t *testing.T) {
@@ -158,7 +178,7 @@ func TestValidateWritesJSON(t *testing.T) {
 }
 
 func TestValidateOfNothingSaysSo(t *testing.T) {
-	const message = "no RoutingPlane or RoutingPolicy in 1 file (1 object of others)\n"
+	const message = "no RoutingPlane or RoutingPolicy in 1 file (1 object of others); of folders, the files that end in .yaml, .yml and .json are read\n"
 	run(t, "kind: Pod\n", "validate", "-f", "-").check(t, 0, "", "warning: "+message+"0 planes, 0 policies and 0 models in 1 file: 0 errors, 0 warnings\n")
 	run(t, "kind: Pod\n", "validate", "-f", "-", "--strict").check(t, 1, "", "error: "+message)
 }
@@ -169,6 +189,7 @@ func TestValidateWhatCannotBeReadEndsWith2(t *testing.T) {
 		"no file":                     {},
 		"an output that there is not": {"-f", "-", "-o", "xml"},
 		"a release that is none":      {"-f", "-", "--stargate-version", "x"},
+		"a table that is none":        {"-f", "-", "--stargate-generations", "V1=x"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if r := run(t, "", append([]string{"validate"}, args...)...); r.code != 2 {

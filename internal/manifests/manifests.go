@@ -33,7 +33,7 @@ type Set struct {
 	Documents []*Document
 	// Broken are the texts that are no objects though they speak of the operator's group.
 	Broken []Broken
-	// Doubtful are objects of other groups that look like the operator's own.
+	// Doubtful are objects of groups that look like the operator's own, misspelt.
 	Doubtful []Broken
 	// Files and Skipped count the files read and the documents of others in them.
 	Files, Skipped int
@@ -282,15 +282,18 @@ const (
 	kindPolicy = "RoutingPolicy"
 )
 
-// whose tells whether an object is one of the operator's, as is one of its kinds without any group. Another group's
-// object of the same kind is doubtful: its group may be misspelt.
+// whose tells whether an object is one of the operator's, as is one of its kinds without any group. An object of the
+// same kind is doubtful where half of its group is the operator's: the other half may be misspelt. Further from that,
+// it is somebody else's RoutingPolicy.
 func whose(object map[string]any) (ours, doubtful bool) {
 	version, _ := object["apiVersion"].(string)
 	kind, _ := object["kind"].(string)
 	group, _, found := strings.Cut(version, "/")
 	named := kind == kindPlane || kind == kindPolicy
 	ours = found && group == v1alpha1.GroupVersion.Group || !found && named
-	return ours, named && !ours
+	first, rest, _ := strings.Cut(group, ".")
+	ownFirst, ownRest, _ := strings.Cut(v1alpha1.GroupVersion.Group, ".")
+	return ours, named && !ours && (first == ownFirst || rest == ownRest)
 }
 
 var yamlLine = regexp.MustCompile(`line (\d+): `)

@@ -21,10 +21,12 @@ import (
 // Severity of a problem.
 type Severity string
 
-// The severities. An object with an error would be refused; a warning is about something that is accepted.
+// The severities. An object with an error would be refused; a warning is about something that is accepted, and has a
+// remedy in the file; a note is about something that may be just as it is meant.
 const (
 	Error   Severity = "error"
 	Warning Severity = "warning"
+	Note    Severity = "note"
 )
 
 // Problem is what is wrong with, or surprising about, a place in a file.
@@ -86,7 +88,7 @@ type Options struct {
 	Generations validate.Generations
 	// Namespace of objects that name none; empty where it is left to whoever applies them.
 	Namespace string
-	// ErrorsOnly leaves out the warnings, and the time that it takes to place them.
+	// ErrorsOnly leaves out warnings and notes, and the time that it takes to place them.
 	ErrorsOnly bool
 }
 
@@ -180,7 +182,11 @@ func grouped(document *manifests.Document, warnings []validate.Warning) (problem
 			continue
 		}
 		at[w.Message] = len(problems)
-		problems = append(problems, problem(document, Warning, w.Path.String(), w.Message))
+		severity := Warning
+		if w.Note {
+			severity = Note
+		}
+		problems = append(problems, problem(document, severity, w.Path.String(), w.Message))
 	}
 	return problems
 }

@@ -88,7 +88,11 @@ func unknownPlanes(result *Result) (problems []Problem) {
 		key := history.PlaneOf(policy.Namespace, &policy.Spec)
 		at := slices.IndexFunc(result.Planes, func(p Plane) bool { return p.Namespace == key.Namespace && p.Name == key.Name })
 		if at < 0 {
-			problems = append(problems, problem(policy.Document, Warning, "spec.planeRef", fmt.Sprintf(
+			severity := Warning
+			if key.Namespace != "" && !slices.ContainsFunc(result.Planes, func(p Plane) bool { return p.Namespace == key.Namespace }) {
+				severity = Note // the files have nothing of that namespace, so the plane may well be in others
+			}
+			problems = append(problems, problem(policy.Document, severity, "spec.planeRef", fmt.Sprintf(
 				"there is no RoutingPlane %s in these files; the policy waits until there is one, correct the reference if it is misspelt", strings.TrimPrefix(key.String(), "/"))))
 			continue
 		}

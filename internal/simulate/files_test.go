@@ -257,13 +257,13 @@ func TestAnOlderStargateGetsTheFieldsItKnowsAndAWarning(t *testing.T) {
 		warnings []string
 	}{
 		{"V2", 1, routing.WeightMaxInputTPS, 300 * time.Millisecond, []string{
-			"RoutingPolicy ns/p: spec.models[0].lastClusterAffinity: Stargate does not know lastClusterAffinity, which is left out of the file; it takes effect from V3 on",
+			"RoutingPolicy ns/p: spec.models[0].lastClusterAffinity: Stargate does not know lastClusterAffinity, which is left out of the file; it takes effect from V3 on, remove it until then",
 			"Stargate V2 is of generation V2, and decisions are simulated as V3 makes them, with the configuration that V2 reads",
 			"not simulated: before V3 pulsar-wait-and-widen without a queue SLO sends every request to its rank-1 cluster, whatever the load",
 		}},
 		{"0.18.2", 1, routing.WeightLastMeanInputTPS, 0, []string{
-			"RoutingPolicy ns/p: spec.models[0].bandWidenIntervalMs: Stargate does not know bandWidenIntervalMs, which is left out of the file; it takes effect from V2 on",
-			"RoutingPolicy ns/p: spec.models[0].lastClusterAffinity: Stargate does not know lastClusterAffinity, which is left out of the file; it takes effect from V3 on",
+			"RoutingPolicy ns/p: spec.models[0].bandWidenIntervalMs: Stargate does not know bandWidenIntervalMs, which is left out of the file; it takes effect from V2 on, remove it until then",
+			"RoutingPolicy ns/p: spec.models[0].lastClusterAffinity: Stargate does not know lastClusterAffinity, which is left out of the file; it takes effect from V3 on, remove it until then",
 			"Stargate 0.18.2 is of generation V1, and decisions are simulated as V3 makes them, with the configuration that 0.18.2 reads",
 			"not simulated: before V3 pulsar-wait-and-widen without a queue SLO sends every request to its rank-1 cluster, whatever the load",
 			"not simulated: before V2 pulsar-wait-and-widen tries rank 1, then ranks 2 to 3, 4 to 7 and so on, each band alone, and never waits",

@@ -2,6 +2,7 @@ package validate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,9 +18,18 @@ type Warning struct {
 	Path *field.Path
 	// Message says what happens and what to do.
 	Message string
+	// Note says that the file may be just as it is meant: what the message says depends on the site, or on the release
+	// that runs, and no change of the file that means the same answers it. Every other warning can be answered in the
+	// file: by a correction, or by writing out a default, which says that it is meant.
+	Note bool
 }
 
 func (w Warning) String() string { return w.Path.String() + ": " + w.Message }
+
+// WithoutNotes are the warnings that their author has something to do about.
+func WithoutNotes(warnings []Warning) []Warning {
+	return slices.DeleteFunc(slices.Clone(warnings), func(w Warning) bool { return w.Note })
+}
 
 // Lines makes warnings readable: those with the same message become one line that names the first path and
 // counts the others, in the order of first appearance. Beyond the limit the last line counts the rest; a limit
@@ -117,7 +127,7 @@ func PlaneWarnings(spec *v1alpha1.RoutingPlaneSpec, root *field.Path, generation
 	w.defaultAlgorithm(spec.Stargate.DefaultAlgorithm, stargate.Child("defaultAlgorithm"))
 	w.requestAlgorithms(spec.Stargate.RequestAlgorithms, stargate.Child("requestAlgorithms"))
 	if len(spec.Gateways) == 0 {
-		w.add(root.Child("gateways"), "without a gateway no lastClusterAffinity flag is switched on; list the gateways in front of the router")
+		w.note(root.Child("gateways"), "without a gateway no lastClusterAffinity flag is switched on; list the gateways in front of the router")
 	}
 	rollout := root.Child("rollout")
 	if warmup, ttl := spec.Rollout.GatewayWarmup, spec.LastCluster.TTL; warmup != nil && ttl != nil && warmup.Duration < ttl.Duration {
@@ -143,7 +153,16 @@ type warner struct {
 }
 
 func (w *warner) add(path *field.Path, message string) {
-	w.warnings = append(w.warnings, Warning{path, message})
+	w.warnings = append(w.warnings, Warning{Path: path, Message: message})
+}
+
+func (w *warner) note(path *field.Path, message string) {
+	w.warnings = append(w.warnings, Warning{Path: path, Message: message, Note: true})
+}
+
+// limited adds what is true of the whole range of generations, or as a note, of the part that when names.
+func (w *warner) limited(when string, path *field.Path, format string, args ...any) {
+	w.warnings = append(w.warnings, Warning{Path: path, Message: when + fmt.Sprintf(format, args...), Note: when != ""})
 }
 
 func (w *warner) addf(path *field.Path, format string, args ...any) {
@@ -155,22 +174,25 @@ func (w *warner) requestAlgorithms(list []v1alpha1.RequestAlgorithm, path *field
 		w.settings(&list[i].AlgorithmSettings, path.Index(i))
 	}
 	if len(list) > 0 {
-		w.add(path, "newer Stargate builds let function metadata override fields per request (x-routing-method: pulsar;seed=x), "+
+		w.note(path, "newer Stargate builds let function metadata override fields per request (x-routing-method: pulsar;seed=x), "+
 			"so what runs can differ from the file and nothing in the cluster shows it; keep such overrides out of function metadata")
 	}
 }
 
-// defaultAlgorithm: the default has no settings, so whatever needs a setting cannot be said for it.
+// defaultAlgorithm: the default has no settings, so what is said of it cannot be answered where it stands.
 func (w *warner) defaultAlgorithm(a v1alpha1.Algorithm, path *field.Path) {
 	if a != v1alpha1.Pulsar && a != v1alpha1.PulsarWaitAndWiden {
 		return
 	}
-	bare := &v1alpha1.AlgorithmSettings{Algorithm: a}
-	w.weight(bare, path, "defaultAlgorithm cannot say rendezvousWeight: last-mean-input-tps; if there are such clusters, list the models in a policy that does")
+	bare, d := &v1alpha1.AlgorithmSettings{Algorithm: a}, warner{generations: w.generations}
+	d.weight(bare, path, "defaultAlgorithm cannot say rendezvousWeight: last-mean-input-tps; if there are such clusters, list the models in a policy that does")
 	if a == v1alpha1.PulsarWaitAndWiden {
-		w.shortcut(bare, path)
+		d.shortcut(bare, path)
 	}
-	w.seed(bare, path, "defaultAlgorithm has no seed; list the models in a policy with one")
+	d.seed(bare, path, "defaultAlgorithm has no seed; list the models in a policy with one")
+	for _, warning := range d.warnings {
+		w.note(path, warning.Message)
+	}
 }
 
 // settings of one entry: a model's, or a request algorithm's.
@@ -178,10 +200,10 @@ func (w *warner) settings(s *v1alpha1.AlgorithmSettings, path *field.Path) {
 	w.everyAlgorithm(s, path)
 	switch s.Algorithm {
 	case v1alpha1.Pulsar, v1alpha1.PulsarWaitAndWiden:
-		w.weight(s, path.Child("rendezvousWeight"), "if there are any, set rendezvousWeight: last-mean-input-tps")
+		w.weight(s, path.Child("rendezvousWeight"), "if there are any, set rendezvousWeight: last-mean-input-tps, if there are none, max-input-tps")
 		w.seed(s, path.Child("seed"), "set a seed of its own on one of them to tell them apart")
 		if isTrue(s.ConsiderKvFreeTokens) {
-			w.add(path.Child("considerKvFreeTokens"), "a cluster without KV statistics is never eligible; set it only where every cluster reports them")
+			w.note(path.Child("considerKvFreeTokens"), "a cluster without KV statistics is never eligible; set it only where every cluster reports them")
 		}
 	}
 	switch s.Algorithm {
@@ -262,16 +284,16 @@ func (w *warner) pulsarWaitAndWiden(s *v1alpha1.AlgorithmSettings, path *field.P
 		w.add(k, "0 counts as 1 on pulsar-wait-and-widen; write 1, or leave it out")
 	} else if s.CacheAffinityBackendSelectionCount != nil {
 		if when, ok := w.generations.before(release.V1); ok {
-			w.add(k, when+"pulsar-wait-and-widen accepts and ignores it; it takes effect with a newer Stargate")
+			w.limited(when, k, "pulsar-wait-and-widen accepts and ignores it; it takes effect with a newer Stargate, remove it until then")
 		}
 	}
 	if when, ok := w.generations.before(release.V2); ok {
-		const ignored = "pulsar-wait-and-widen does not wait for affinity and ignores it; it takes effect with a newer Stargate"
+		const ignored = "pulsar-wait-and-widen does not wait for affinity and ignores it; it takes effect with a newer Stargate, remove it until then"
 		if s.CacheAffinityWaitMs != nil {
-			w.add(path.Child("cacheAffinityWaitMs"), when+ignored)
+			w.limited(when, path.Child("cacheAffinityWaitMs"), ignored)
 		}
 		if s.CacheAffinityInputTokensScale != nil {
-			w.add(path.Child("cacheAffinityInputTokensScale"), when+ignored)
+			w.limited(when, path.Child("cacheAffinityInputTokensScale"), ignored)
 		}
 	}
 	w.lastCluster(s, path.Child("lastClusterAffinity"))
@@ -283,34 +305,38 @@ func (w *warner) shortcut(s *v1alpha1.AlgorithmSettings, path *field.Path) {
 		return
 	}
 	const without = "pulsar-wait-and-widen without both maxQueueTimeFloorMs and maxQueueTimeCeilMs: "
+	early, before := w.generations.before(release.V3)
+	late, since := w.generations.since(release.V3)
+	// A maxQueued of 0 that is written out is meant.
+	since = since && s.MaxQueued == nil && (s.CacheAffinityWaitMs == nil || *s.CacheAffinityWaitMs == 0)
 	var facts []string
-	if when, ok := w.generations.before(release.V3); ok {
-		facts = append(facts, when+"the rank-1 cluster takes every request whatever its load")
+	if before {
+		facts = append(facts, early+"the rank-1 cluster takes every request whatever its load")
 	}
-	overflows := (s.MaxQueued == nil || *s.MaxQueued == 0) && (s.CacheAffinityWaitMs == nil || *s.CacheAffinityWaitMs == 0)
-	if when, ok := w.generations.since(release.V3); ok && overflows {
-		facts = append(facts, when+"requests overflow as soon as rank 1 has no free engine slot; to keep them there raise maxQueued and set cacheAffinityWaitMs, or use pulsar")
-	} else if len(facts) > 0 {
-		facts = append(facts, "set both to bound its queue")
+	switch {
+	case since:
+		facts = append(facts, late+"requests overflow as soon as rank 1 has no free engine slot; to keep them there raise maxQueued and set cacheAffinityWaitMs, or use pulsar; if it is meant, write maxQueued: 0")
+	case before:
+		facts = append(facts, "set both to bound its queue, or use pulsar if that is meant")
+	default:
+		return
 	}
-	if len(facts) > 0 {
-		w.add(path, without+strings.Join(facts, "; "))
-	}
+	w.warnings = append(w.warnings, Warning{Path: path, Message: without + strings.Join(facts, "; "), Note: before && early != "" || since && late != ""})
 }
 
 // weight: since V2 a ranking needs the maximum input TPS, which old workers and relays do not report.
 func (w *warner) weight(s *v1alpha1.AlgorithmSettings, path *field.Path, advice string) {
-	if s.RendezvousWeight != nil && *s.RendezvousWeight == weightLastMean {
-		return
+	if s.RendezvousWeight != nil {
+		return // either is meant when it is written out
 	}
 	if when, ok := w.generations.since(release.V2); ok {
-		w.addf(path, "%s%s ranks by the maximum input TPS, and clusters behind workers or relays too old to report it drop out of the ranking; %s", when, s.Algorithm, advice)
+		w.limited(when, path, "%s ranks by the maximum input TPS, and clusters behind workers or relays too old to report it drop out of the ranking; %s", s.Algorithm, advice)
 	}
 }
 
 func (w *warner) seed(s *v1alpha1.AlgorithmSettings, path *field.Path, advice string) {
 	if s.Seed == nil || *s.Seed == "" {
-		w.addf(path, "%s without a seed is fine, but two planes with the same models rank alike; %s", s.Algorithm, advice)
+		w.note(path, fmt.Sprintf("%s without a seed is fine, but two planes with the same models rank alike; %s", s.Algorithm, advice))
 	}
 }
 
@@ -320,9 +346,9 @@ func (w *warner) lastCluster(s *v1alpha1.AlgorithmSettings, path *field.Path) {
 		return
 	}
 	scale, ok := decimal(s.CacheAffinityInputTokensScale)
-	if (s.CacheAffinityWaitMs == nil || *s.CacheAffinityWaitMs == 0) && (!ok || scale == 1) {
+	if s.CacheAffinityWaitMs == nil && (!ok || scale == 1) { // a wait of 0 that is written out is meant
 		w.addf(path, "with cacheAffinityWaitMs 0 and cacheAffinityInputTokensScale 1 a new session is treated the same as without the flag, "+
-			"only the promotion of the last cluster changes; set cacheAffinityWaitMs to have %s wait for a returning session's cluster", s.Algorithm)
+			"only the promotion of the last cluster changes; set cacheAffinityWaitMs to have %s wait for a returning session's cluster, or to 0 if the promotion alone is meant", s.Algorithm)
 	}
 }
 
@@ -333,7 +359,7 @@ func (w *warner) newerFields(s *v1alpha1.AlgorithmSettings, path *field.Path) {
 			continue
 		}
 		if when, ok := w.generations.before(f.Since); ok {
-			w.addf(path.Child(f.Name), "%sStargate does not know %s, which is left out of the file; it takes effect from %s on", when, f.Name, f.Since)
+			w.limited(when, path.Child(f.Name), "Stargate does not know %s, which is left out of the file; it takes effect from %s on, remove it until then", f.Name, f.Since)
 		}
 	}
 }

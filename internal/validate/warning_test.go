@@ -1,6 +1,7 @@
 package validate_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -20,7 +21,7 @@ const (
 	waitAndWiden       = v1alpha1.WaitAndWiden
 
 	noSeed = " without a seed is fine, but two planes with the same models rank alike; set a seed of its own on one of them to tell them apart"
-	oldTPS = " ranks by the maximum input TPS, and clusters behind workers or relays too old to report it drop out of the ranking; if there are any, set rendezvousWeight: last-mean-input-tps"
+	oldTPS = " ranks by the maximum input TPS, and clusters behind workers or relays too old to report it drop out of the ranking; if there are any, set rendezvousWeight: last-mean-input-tps, if there are none, max-input-tps"
 	noSLO  = "pulsar-wait-and-widen without both maxQueueTimeFloorMs and maxQueueTimeCeilMs: "
 
 	metadata = "newer Stargate builds let function metadata override fields per request (x-routing-method: pulsar;seed=x), " +
@@ -58,7 +59,7 @@ func TestPolicyWarnings(t *testing.T) {
 
 		"without a queue SLO rank 1 overflows since V3": {algorithm: pulsarWaitAndWiden,
 			change: func(s *settings) { s.MaxQueueTimeCeilMs = nil; s.MaxQueueTimeFloorMs = nil },
-			want:   []string{m + ": " + noSLO + "requests overflow as soon as rank 1 has no free engine slot; to keep them there raise maxQueued and set cacheAffinityWaitMs, or use pulsar"}},
+			want:   []string{m + ": " + noSLO + "requests overflow as soon as rank 1 has no free engine slot; to keep them there raise maxQueued and set cacheAffinityWaitMs, or use pulsar; if it is meant, write maxQueued: 0"}},
 		"with a bound of its own it does not overflow at once": {algorithm: pulsarWaitAndWiden,
 			change: func(s *settings) {
 				s.MaxQueueTimeCeilMs, s.MaxQueueTimeFloorMs = nil, nil
@@ -69,11 +70,11 @@ func TestPolicyWarnings(t *testing.T) {
 				s.MaxQueueTimeCeilMs, s.MaxQueueTimeFloorMs = nil, nil
 				s.CacheAffinityWaitMs = new(int64(1))
 			},
-			want: []string{m + ": " + noSLO + "the rank-1 cluster takes every request whatever its load; set both to bound its queue"}},
+			want: []string{m + ": " + noSLO + "the rank-1 cluster takes every request whatever its load; set both to bound its queue, or use pulsar if that is meant"}},
 		"where the release is not known both are said": {algorithm: pulsarWaitAndWiden, generations: validate.Generations{Oldest: release.V2, Newest: release.V3},
 			change: func(s *settings) { s.MaxQueueTimeCeilMs = nil; s.MaxQueueTimeFloorMs = nil },
-			want: []string{m + ": " + noSLO + "before V3, the rank-1 cluster takes every request whatever its load; " +
-				"from V3 on, requests overflow as soon as rank 1 has no free engine slot; to keep them there raise maxQueued and set cacheAffinityWaitMs, or use pulsar"}},
+			want: []string{"note: " + m + ": " + noSLO + "before V3, the rank-1 cluster takes every request whatever its load; " +
+				"from V3 on, requests overflow as soon as rank 1 has no free engine slot; to keep them there raise maxQueued and set cacheAffinityWaitMs, or use pulsar; if it is meant, write maxQueued: 0"}},
 
 		"the flag on wait-and-widen without an affinity group does nothing": {algorithm: waitAndWiden,
 			change: func(s *settings) {
@@ -84,10 +85,17 @@ func TestPolicyWarnings(t *testing.T) {
 		"the flag without wait and discount only promotes": {algorithm: waitAndWiden,
 			change: func(s *settings) {
 				s.Seed, s.LastClusterAffinity, s.CacheAffinityBackendSelectionCount = new("s"), new(true), new(int64(1))
-				s.CacheAffinityWaitMs, s.CacheAffinityInputTokensScale = new(int64(0)), new(v1alpha1.Decimal("1.0"))
+				s.CacheAffinityInputTokensScale = new(v1alpha1.Decimal("1.0"))
 			},
 			want: []string{m + ".lastClusterAffinity: with cacheAffinityWaitMs 0 and cacheAffinityInputTokensScale 1 a new session is treated the same as without the flag, " +
-				"only the promotion of the last cluster changes; set cacheAffinityWaitMs to have wait-and-widen wait for a returning session's cluster"}},
+				"only the promotion of the last cluster changes; set cacheAffinityWaitMs to have wait-and-widen wait for a returning session's cluster, or to 0 if the promotion alone is meant"}},
+		"the promotion alone is meant when a wait of 0 is written out": {algorithm: pulsarWaitAndWiden,
+			change: func(s *settings) { s.LastClusterAffinity, s.CacheAffinityWaitMs = new(true), new(int64(0)) }},
+		"an overflow at once is meant when a bound of 0 is written out": {algorithm: pulsarWaitAndWiden,
+			change: func(s *settings) {
+				s.MaxQueueTimeCeilMs, s.MaxQueueTimeFloorMs = nil, nil
+				s.MaxQueued = new(int64(0))
+			}},
 		"the flag with a discount does what it says": {algorithm: pulsarWaitAndWiden,
 			change: func(s *settings) {
 				s.LastClusterAffinity, s.CacheAffinityInputTokensScale = new(true), new(v1alpha1.Decimal("0.1"))
@@ -108,18 +116,17 @@ func TestPolicyWarnings(t *testing.T) {
 			want: []string{m + ".maxQueueTimeFloorMs: above maxQueueTimeCeilMs: the two are not reordered, the limit shrinks as the request ages; swap them if that is not meant"}},
 
 		"an affinity group without a seed": {algorithm: waitAndWiden, change: func(s *settings) { s.CacheAffinityBackendSelectionCount = new(int64(2)) },
-			want: []string{m + ".seed: wait-and-widen" + noSeed}},
+			want: []string{"note: " + m + ".seed: wait-and-widen" + noSeed}},
 		"an empty seed is none": {algorithm: pulsar, change: func(s *settings) { s.Seed = new("") },
-			want: []string{m + ".seed: pulsar" + noSeed}},
+			want: []string{"note: " + m + ".seed: pulsar" + noSeed}},
 		"clusters without KV statistics": {algorithm: pulsarWaitAndWiden, change: func(s *settings) { s.ConsiderKvFreeTokens = new(true) },
-			want: []string{m + ".considerKvFreeTokens: a cluster without KV statistics is never eligible; set it only where every cluster reports them"}},
+			want: []string{"note: " + m + ".considerKvFreeTokens: a cluster without KV statistics is never eligible; set it only where every cluster reports them"}},
 
 		"old workers drop out of the ranking by default": {algorithm: pulsar, change: func(s *settings) { s.RendezvousWeight = nil },
 			want: []string{m + ".rendezvousWeight: pulsar" + oldTPS}},
-		"old workers drop out of the ranking by the maximum": {algorithm: pulsarWaitAndWiden, change: func(s *settings) { s.RendezvousWeight = new("max-input-tps") },
-			want: []string{m + ".rendezvousWeight: pulsar-wait-and-widen" + oldTPS}},
+		"a ranking by the maximum is meant when it is written out": {algorithm: pulsarWaitAndWiden, change: func(s *settings) { s.RendezvousWeight = new("max-input-tps") }},
 		"old workers will drop out with V2": {algorithm: pulsar, generations: validate.AnyGeneration, change: func(s *settings) { s.RendezvousWeight = nil },
-			want: []string{m + ".rendezvousWeight: from V2 on, pulsar" + oldTPS}},
+			want: []string{"note: " + m + ".rendezvousWeight: from V2 on, pulsar" + oldTPS}},
 		"old workers stay in the ranking before V2": {algorithm: pulsar, generations: validate.Only(release.V1), change: func(s *settings) { s.RendezvousWeight = nil }},
 
 		"input tokens are required anyway": {algorithm: v1alpha1.Random, change: func(s *settings) { s.RequireInputTokens = new(true) },
@@ -150,18 +157,18 @@ func TestPolicyWarnings(t *testing.T) {
 				s.CacheAffinityWaitMs, s.CacheAffinityInputTokensScale = new(int64(5)), new(v1alpha1.Decimal("0.5"))
 			},
 			want: []string{
-				m + ".cacheAffinityWaitMs: pulsar-wait-and-widen does not wait for affinity and ignores it; it takes effect with a newer Stargate",
-				m + ".cacheAffinityInputTokensScale: pulsar-wait-and-widen does not wait for affinity and ignores it; it takes effect with a newer Stargate",
+				m + ".cacheAffinityWaitMs: pulsar-wait-and-widen does not wait for affinity and ignores it; it takes effect with a newer Stargate, remove it until then",
+				m + ".cacheAffinityInputTokensScale: pulsar-wait-and-widen does not wait for affinity and ignores it; it takes effect with a newer Stargate, remove it until then",
 			}},
 		"what generation V0 knows and ignores": {algorithm: pulsarWaitAndWiden, generations: validate.Generations{Oldest: release.V0, Newest: release.V1},
 			change: func(s *settings) { s.RendezvousWeight, s.CacheAffinityBackendSelectionCount = nil, new(int64(2)) },
-			want:   []string{m + ".cacheAffinityBackendSelectionCount: before V1, pulsar-wait-and-widen accepts and ignores it; it takes effect with a newer Stargate"}},
+			want:   []string{"note: " + m + ".cacheAffinityBackendSelectionCount: before V1, pulsar-wait-and-widen accepts and ignores it; it takes effect with a newer Stargate, remove it until then"}},
 		"a field that the release does not know": {algorithm: waitAndWiden, generations: validate.Only(release.V1),
 			change: func(s *settings) { s.LastClusterAffinity = new(false) },
-			want:   []string{m + ".lastClusterAffinity: Stargate does not know lastClusterAffinity, which is left out of the file; it takes effect from V3 on"}},
+			want:   []string{m + ".lastClusterAffinity: Stargate does not know lastClusterAffinity, which is left out of the file; it takes effect from V3 on, remove it until then"}},
 		"a field that the release may not know": {algorithm: waitAndWiden, generations: validate.Only(release.Unknown),
 			change: func(s *settings) { s.LastClusterAffinity = new(false) },
-			want:   []string{m + ".lastClusterAffinity: before V3, Stargate does not know lastClusterAffinity, which is left out of the file; it takes effect from V3 on"}},
+			want:   []string{"note: " + m + ".lastClusterAffinity: before V3, Stargate does not know lastClusterAffinity, which is left out of the file; it takes effect from V3 on, remove it until then"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -204,7 +211,7 @@ func TestPolicyWarningsAboutModels(t *testing.T) {
 		"spec.models[0].name: an empty name matches only requests with an empty model ID; write the model ID that requests carry",
 		"spec.models[0].requestAlgorithms[1].algorithm: an entry for the model's own algorithm wait-and-widen is never used: the model's configuration answers first; remove it",
 		"spec.models[0].requestAlgorithms[0].requireInputTokens: it changes nothing in practice, since the proxy always requires x-input-tokens; remove it",
-		"spec.models[0].requestAlgorithms: " + metadata,
+		"note: spec.models[0].requestAlgorithms: " + metadata,
 		"spec.models[1].name: the name has white space at an end, and model IDs are not trimmed: only requests with the same white space match; remove it if they have none",
 	})
 
@@ -223,10 +230,10 @@ func TestPlaneWarnings(t *testing.T) {
 		"a default algorithm cannot say what it would need": {
 			change: func(s *v1alpha1.RoutingPlaneSpec) { s.Stargate.DefaultAlgorithm = pulsarWaitAndWiden },
 			want: []string{
-				"spec.stargate.defaultAlgorithm: pulsar-wait-and-widen ranks by the maximum input TPS, and clusters behind workers or relays too old to report it drop out of the ranking; " +
+				"note: spec.stargate.defaultAlgorithm: pulsar-wait-and-widen ranks by the maximum input TPS, and clusters behind workers or relays too old to report it drop out of the ranking; " +
 					"defaultAlgorithm cannot say rendezvousWeight: last-mean-input-tps; if there are such clusters, list the models in a policy that does",
-				"spec.stargate.defaultAlgorithm: " + noSLO + "requests overflow as soon as rank 1 has no free engine slot; to keep them there raise maxQueued and set cacheAffinityWaitMs, or use pulsar",
-				"spec.stargate.defaultAlgorithm: pulsar-wait-and-widen without a seed is fine, but two planes with the same models rank alike; defaultAlgorithm has no seed; list the models in a policy with one",
+				"note: spec.stargate.defaultAlgorithm: " + noSLO + "requests overflow as soon as rank 1 has no free engine slot; to keep them there raise maxQueued and set cacheAffinityWaitMs, or use pulsar; if it is meant, write maxQueued: 0",
+				"note: spec.stargate.defaultAlgorithm: pulsar-wait-and-widen without a seed is fine, but two planes with the same models rank alike; defaultAlgorithm has no seed; list the models in a policy with one",
 			}},
 		"request algorithms are judged as a policy's": {
 			change: func(s *v1alpha1.RoutingPlaneSpec) {
@@ -234,11 +241,11 @@ func TestPlaneWarnings(t *testing.T) {
 			},
 			want: []string{
 				"spec.stargate.requestAlgorithms[0].maxQueueTimeCeilMs: no effect without maxQueueTimeFloorMs; set both or neither",
-				"spec.stargate.requestAlgorithms: " + metadata,
+				"note: spec.stargate.requestAlgorithms: " + metadata,
 			}},
 		"without a gateway no flag is switched on": {
 			change: func(s *v1alpha1.RoutingPlaneSpec) { s.Gateways = nil },
-			want:   []string{"spec.gateways: without a gateway no lastClusterAffinity flag is switched on; list the gateways in front of the router"}},
+			want:   []string{"note: spec.gateways: without a gateway no lastClusterAffinity flag is switched on; list the gateways in front of the router"}},
 		"a warm-up shorter than the memory's time": {
 			change: func(s *v1alpha1.RoutingPlaneSpec) {
 				s.LastCluster.TTL = &metav1.Duration{Duration: 10 * time.Minute}
@@ -272,10 +279,38 @@ func checkWarnings(t *testing.T, warnings []validate.Warning, want []string) {
 	t.Helper()
 	var got []string
 	for _, w := range warnings {
-		got = append(got, w.String())
+		line := w.String()
+		if w.Note {
+			line = "note: " + line
+		}
+		got = append(got, line)
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("warnings:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestEveryFileCanBeMadeToHaveNoWarning, with the same meaning: a strict check that a legitimate file cannot pass is of no use.
+func TestEveryFileCanBeMadeToHaveNoWarning(t *testing.T) {
+	for name, settings := range map[string]v1alpha1.AlgorithmSettings{
+		"pulsar by the maximum":                 {Algorithm: pulsar, RendezvousWeight: new("max-input-tps"), ConsiderKvFreeTokens: new(true)},
+		"a queue without an SLO that overflows": {Algorithm: pulsarWaitAndWiden, RendezvousWeight: new("max-input-tps"), MaxQueued: new(int64(0))},
+		"a promotion without a wait":            {Algorithm: pulsarWaitAndWiden, RendezvousWeight: new("max-input-tps"), MaxQueued: new(int64(0)), CacheAffinityWaitMs: new(int64(0)), LastClusterAffinity: new(true)},
+		"a group without a seed":                {Algorithm: waitAndWiden, CacheAffinityBackendSelectionCount: new(int64(2))},
+	} {
+		for _, generations := range []validate.Generations{validate.AnyGeneration, validate.Only(release.V3)} {
+			t.Run(fmt.Sprintf("%s, for %v", name, generations), func(t *testing.T) {
+				policy, plane := cases.ValidPolicy(), cases.ValidPlane()
+				policy.Models[0].AlgorithmSettings = settings
+				policy.Models[0].RequestAlgorithms = []v1alpha1.RequestAlgorithm{{AlgorithmSettings: v1alpha1.AlgorithmSettings{Algorithm: v1alpha1.Random}}}
+				plane.Gateways = nil
+				plane.Stargate.DefaultAlgorithm = pulsarWaitAndWiden
+				plane.Stargate.RequestAlgorithms = []v1alpha1.RequestAlgorithm{{AlgorithmSettings: settings}}
+				for _, w := range validate.WithoutNotes(append(validate.PolicyWarnings(&policy, root, generations), validate.PlaneWarnings(&plane, root, generations)...)) {
+					t.Error(w)
+				}
+			})
+		}
 	}
 }
 

@@ -170,7 +170,7 @@ func TestCommandWarnsOnStandardError(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"warning: RoutingPolicy ns/p: spec.models[0].lastClusterAffinity: Stargate does not know lastClusterAffinity, which is left out of the file; it takes effect from V3 on\n",
+		"warning: RoutingPolicy ns/p: spec.models[0].lastClusterAffinity: Stargate does not know lastClusterAffinity, which is left out of the file; it takes effect from V3 on, remove it until then\n",
 		`warning: model "m" of p is not simulated: the workload has no traffic for it` + "\n",
 		`warning: model "M" has no entry in p: the default algorithm decides about it` + "\n",
 	} {

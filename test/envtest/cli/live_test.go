@@ -202,7 +202,7 @@ var _ = Describe("Going back", func() {
 		Expect(a.code).To(Equal(2), "nobody is there to say yes")
 		Expect(a.err).To(ContainSubstring("- model \"k\": algorithm: pulsar-wait-and-widen"))
 		Expect(a.err).To(ContainSubstring("every session is placed anew"))
-		Expect(a.err).To(HaveSuffix("error: this needs a yes: add --yes\n"))
+		Expect(a.err).To(HaveSuffix("error: nothing was changed: there is no terminal to ask on; add --yes to agree beforehand\n"))
 		Expect(s.plane().Spec.Rollout.Pin).To(BeEmpty())
 
 		out := s.ok("rollback", "llm", "--yes")
@@ -308,7 +308,7 @@ var _ = Describe("Letting go", func() {
 		Expect(s.plane().DeletionTimestamp).To(BeNil())
 
 		argument(s, "--readiness-warmup-ms=1000")
-		Expect(s.routing("release", "llm").err).To(HaveSuffix("error: this needs a yes: add --yes\n"))
+		Expect(s.routing("release", "llm").err).To(HaveSuffix("error: nothing was changed: there is no terminal to ask on; add --yes to agree beforehand\n"))
 		out := s.ok("release", "llm", "--yes", "--timeout", patience.String())
 		Expect(out).To(ContainSubstring("plane " + s.namespace + "/llm is gone\n"))
 		free(s)
