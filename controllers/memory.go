@@ -3,6 +3,7 @@ package controllers
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"sync"
 	"time"
 
@@ -78,6 +79,15 @@ func (m *memory) remember(done []rollout.Step, now time.Time, retry string) {
 			delete(m.given, key)
 			delete(m.taken, key)
 		}
+	}
+}
+
+// doubt forgets what the workload of a step was given last where the step failed without a clear answer: it may have been
+// given something else, and to find that would be to take the operator's own hand for a rival's.
+func (m *memory) doubt(step *rollout.Step, failed error) {
+	var refused *refusedError
+	if step.Kind == rollout.StepApply && !errors.Is(failed, errStale) && !errors.As(failed, &refused) {
+		delete(m.given, step.Workload.Key())
 	}
 }
 

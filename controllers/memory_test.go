@@ -1,9 +1,12 @@
 package controllers
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/routing-operator/routing-operator/internal/rollout"
@@ -75,6 +78,26 @@ func TestTakingsAreCountedInARow(t *testing.T) {
 		got := m.taken["Deployment/w"]
 		if got.times != step.times || got.last.Equal(now) && got.retry != retry {
 			t.Errorf("%s: %+v, want %d", step.what, got, step.times)
+		}
+	}
+}
+
+func TestAnAnswerThatWasLostIsNoTaking(t *testing.T) {
+	router := &rollout.Workload{Kind: "Deployment", Name: "w", Template: rollout.Template{Revision: "b"}}
+	for name, test := range map[string]struct {
+		failed error
+		times  int
+	}{
+		"an answer that was lost":    {context.DeadlineExceeded, 0},
+		"a conflict is an answer":    {errStale, 1},
+		"so is what a webhook says":  {&refusedError{"WriteForbidden", errors.New("no")}, 1},
+		"a server that has an error": {apierrors.NewInternalError(errors.New("etcd")), 0},
+	} {
+		m := &memory{given: map[string]string{"Deployment/w": "a"}, taken: map[string]taking{}}
+		m.doubt(&rollout.Step{Kind: rollout.StepApply, Revision: "b", Workload: router}, test.failed)
+		m.remember([]rollout.Step{{Kind: rollout.StepApply, Revision: "c", Workload: router}}, time.Unix(1, 0), "")
+		if got := m.taken["Deployment/w"].times; got != test.times {
+			t.Errorf("%s: %d takings, want %d", name, got, test.times)
 		}
 	}
 }

@@ -111,6 +111,9 @@ func (r *PlaneReconciler) Reconcile(ctx context.Context, request ctrl.Request) (
 	if failed == nil || plane.DeletionTimestamp != nil {
 		done, failed = r.execute(ctx, seen, plan.Steps)
 		m.remember(done, now, seen.world.Plane.Retry)
+		if failed != nil && len(done) < len(plan.Steps) {
+			m.doubt(&plan.Steps[len(done)], failed)
+		}
 	}
 	m.follower.follow(plan.Sampling, seen.world.Plane.Analysis)
 	logSteps(ctx, plan, done)

@@ -189,6 +189,8 @@ var _ = Describe("A preflight", func() {
 			Expect(s.since(before)).To(Equal([]int{1, 0}))
 			Eventually(s.preflights).Should(BeEmpty())
 			Expect(seen.all()).To(HaveLen(3))
+			Expect(s.told(rollout.ReasonRevisionFailed)).To(HaveExactElements(And(
+				ContainSubstring("what policy "+s.namespace+"/llama changes is held"), ContainSubstring("fallback_max_queued"))))
 		})
 	}
 

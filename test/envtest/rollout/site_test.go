@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -389,6 +390,25 @@ func (s *site) dump(ctx context.Context) {
 	}
 	out, _ := env.Kubectl(ctx, "get", "-n", s.namespace, "pods,configmaps", "-o", "wide").CombinedOutput()
 	AddReportEntry("pods", string(out))
+}
+
+// told are the plane's events of the reason, one entry for each time.
+func (s *site) told(reason string) (notes []string) {
+	GinkgoHelper()
+	var list eventsv1.EventList
+	Expect(admin.List(s.ctx, &list, client.InNamespace(s.namespace))).To(Succeed())
+	for i := range list.Items {
+		e := &list.Items[i]
+		if e.Reason != reason || e.Regarding.Kind != "RoutingPlane" {
+			continue
+		}
+		times := 1
+		if e.Series != nil {
+			times = int(e.Series.Count)
+		}
+		notes = append(notes, slices.Repeat([]string{e.Note}, times)...)
+	}
+	return notes
 }
 
 func (s *site) key(name string) types.NamespacedName {
