@@ -76,6 +76,42 @@ func TestAFlagBesideAGatewayWithoutMemoryIsForbidden(t *testing.T) {
 	}
 }
 
+// TestTheInvitationCanBePasted does so, with programs that say what they were asked for.
+func TestTheInvitationCanBePasted(t *testing.T) {
+	assets, bin := filepath.Join(t.TempDir(), "a b"), t.TempDir()
+	folder := t.TempDir()
+	if err := os.CopyFS(folder, os.DirFS("manifests")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(assets, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for program, script := range map[string]string{
+		filepath.Join(assets, "kubectl"):      `[ "$1" != routing ] || { shift; exec kubectl-routing "$@"; }; [ -f "$3" ] && echo "$KUBECONFIG: kubectl $*"`,
+		filepath.Join(bin, "kubectl-routing"): `echo "$KUBECONFIG: routing $*"`,
+	} {
+		if err := os.WriteFile(program, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var pasted strings.Builder
+	for line := range strings.Lines(invitation("/tmp/k 1", &shell{folder: folder, programs: []string{assets, bin}})) {
+		if command, ok := strings.CutPrefix(line, "    "); ok {
+			pasted.WriteString(command)
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), "/bin/sh", "-euc", pasted.String()).CombinedOutput()
+	want := strings.ReplaceAll(`: kubectl apply -f plane.yaml
+: routing status llm --watch
+: routing plan -f llama.yaml `+generationsFlag()+`
+: kubectl apply -f llama.yaml
+: routing status llm --watch
+`, ": ", "/tmp/k 1: ")
+	if err != nil || string(out) != want {
+		t.Errorf("%v\n%swant\n%s", err, out, want)
+	}
+}
+
 // child is set in the environment of the process whose parent TestTheEndOfTheParentIsNoticed ends.
 const child = "DEMO_TEST_CHILD"
 

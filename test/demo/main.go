@@ -18,7 +18,7 @@ import (
 )
 
 func main() {
-	stay := flag.Bool("stay", false, "after the last step keep everything running until Ctrl-C, to look around with kubectl")
+	stay := flag.Bool("stay", false, "after the last step keep everything running until Ctrl-C, and print what it takes to look around by hand")
 	flag.Parse()
 	ctrl.SetLogger(logr.Discard()) // what goes wrong is told as part of the story
 
@@ -50,11 +50,34 @@ func demonstrate(ctx context.Context, screen *screen, started time.Time, stay bo
 	if err = story.tell(ctx); err != nil {
 		err = errors.Join(err, site.managerLog())
 	}
-	if ok = conclude(ctx, screen, checks, err, started); ok && stay {
-		screen.say("Everything keeps running until Ctrl-C. To look around:\n\n    export KUBECONFIG=" + site.admin.kubeconfig)
+	if ok = conclude(ctx, screen, checks, err, started); stay && ctx.Err() == nil {
+		screen.say(invitation(site.admin.kubeconfig, site.shell))
 		<-ctx.Done()
 	}
 	return ok
+}
+
+// invitation is what somebody pastes into another terminal to look around. The story has deleted its plane; the files
+// that it applied are in the shell's folder.
+func invitation(kubeconfig string, s *shell) string {
+	return fmt.Sprintf(`
+Everything keeps running until Ctrl-C. To look around, paste this into another terminal:
+
+    export KUBECONFIG=%q KUBERC=off
+    export PATH=%q:"$PATH"   # kubectl, and its plugin kubectl-routing
+    cd %q
+
+Three things to try, one after the other:
+
+    # the plane again, with the policies that are left, and how it gets there
+    kubectl apply -f plane.yaml && kubectl routing status llm --watch
+
+    # what two more models would change and restart
+    kubectl routing plan -f llama.yaml %s
+
+    # the same, done
+    kubectl apply -f llama.yaml && kubectl routing status llm --watch`,
+		kubeconfig, s.path(), s.folder, generationsFlag())
 }
 
 // conclude tells how the story ended, and whether that is well.

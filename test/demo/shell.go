@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -24,8 +25,8 @@ type shell struct {
 	screen *screen
 	// folder in which commands run, and home, where kubectl keeps what it has learnt.
 	folder, home string
-	// programs is the folder with kubectl.
-	programs string
+	// programs are the folders with kubectl and its plugin.
+	programs []string
 }
 
 // output of a command.
@@ -118,11 +119,14 @@ func (s *shell) command(ctx context.Context, p person, command string) *exec.Cmd
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
 	cmd.Dir = s.folder
 	cmd.Env = append(os.Environ(),
-		"PATH="+s.programs+string(os.PathListSeparator)+os.Getenv("PATH"),
+		"PATH="+s.path()+string(os.PathListSeparator)+os.Getenv("PATH"),
 		"HOME="+s.home, "KUBECONFIG="+p.kubeconfig, "KUBERC=off")
 	groupOf(cmd)
 	return cmd
 }
+
+// path is what comes first in the PATH of commands.
+func (s *shell) path() string { return strings.Join(s.programs, string(os.PathListSeparator)) }
 
 // groupOf makes the command a process group that is killed as a whole when its context ends.
 func groupOf(cmd *exec.Cmd) {

@@ -107,7 +107,7 @@ their words. What is not there yet is built first, which takes minutes the first
 	return s, nil
 }
 
-// build makes the control plane's programs and the manager, where they are missing or old.
+// build makes the control plane's programs, the manager and the kubectl plugin, where they are missing or old.
 func build(ctx context.Context) (manager string, err error) {
 	root, err := run(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}")
 	if err != nil {
@@ -117,9 +117,9 @@ func build(ctx context.Context) (manager string, err error) {
 	if _, err := run(ctx, root, filepath.Join(root, "test", "assets", "build.sh")); err != nil {
 		return "", err
 	}
-	manager = filepath.Join(root, "bin", "manager")
-	_, err = run(ctx, root, "go", "build", "-o", manager, "./cmd/manager")
-	return manager, err
+	bin := filepath.Join(root, "bin")
+	_, err = run(ctx, root, "go", "build", "-o", bin+string(filepath.Separator), "./cmd/manager", "./cmd/kubectl-routing")
+	return filepath.Join(bin, "manager"), err
 }
 
 // run a program of the build, whose complaints are shown.
@@ -149,7 +149,7 @@ func (s *site) openShell(screen *screen) error {
 			return fmt.Errorf("copying %s: %w", from, err)
 		}
 	}
-	s.shell = &shell{screen: screen, folder: folder, home: home, programs: s.env.Assets}
+	s.shell = &shell{screen: screen, folder: folder, home: home, programs: []string{s.env.Assets, filepath.Join(s.env.Root, "bin")}}
 	return nil
 }
 
@@ -273,14 +273,9 @@ func (s *site) startManager(ctx context.Context, arguments []string) error {
 		return err
 	}
 
-	var generations []string
-	for generation, first := range fixtures.Releases() {
-		generations = append(generations, generation+"="+first)
-	}
-	slices.Sort(generations)
 	arguments = slices.DeleteFunc(arguments, func(a string) bool { return strings.HasPrefix(a, "--webhook-hosts=") })
 	arguments = append(arguments,
-		"--stargate-generations="+strings.Join(generations, ","),
+		generationsFlag(),
 		"--webhook-hosts=127.0.0.1", "--webhook-bind-host=127.0.0.1",
 		fmt.Sprintf("--webhook-port=%d", s.ports.webhook),
 		fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", s.ports.metrics),
@@ -292,6 +287,16 @@ func (s *site) startManager(ctx context.Context, arguments []string) error {
 		return err
 	}
 	return s.manager.WaitHealthy(ctx, fmt.Sprintf("http://127.0.0.1:%d/readyz", s.ports.probes))
+}
+
+// generationsFlag states the site's releases, to the manager and to its plugin.
+func generationsFlag() string {
+	var generations []string
+	for generation, first := range fixtures.Releases() {
+		generations = append(generations, generation+"="+first)
+	}
+	slices.Sort(generations)
+	return "--stargate-generations=" + strings.Join(generations, ",")
 }
 
 // managerLog is the end of the manager's log, as an error.
