@@ -308,6 +308,9 @@ func (p *pass) flagsAllowed() *reason {
 		if !g.Found || g.Deleting {
 			return &reason{reason: ReasonWorkloadNotFound, message: fmt.Sprintf("%s %s does not exist in namespace %s", g.Kind, g.Name, p.w.Plane.Namespace)}
 		}
+		if r := g.taken(); r != nil {
+			return r
+		}
 		if !g.Template.Memory.On {
 			return &reason{reason: ReasonMemoryOff, message: fmt.Sprintf("%s %s does not have the memory of the last cluster on%s", g.Kind, g.Name, unreadable(g.Template.Memory))}
 		}

@@ -66,7 +66,7 @@ func (p *pass) memoryOn() bool {
 	name := render.RevisionName(p.w.Plane.Name, render.ArtefactGateway, data)
 	for i := range p.w.Gateways {
 		g := &p.w.Gateways[i]
-		if sameVariables(g.Template.Memory.Variables, data) && p.intact(g.Template.Revision) {
+		if g.OtherPlane == "" && sameVariables(g.Template.Memory.Variables, data) && p.intact(g.Template.Revision) {
 			continue
 		}
 		if _, failed := p.failed(name, g); failed {
@@ -227,7 +227,9 @@ func (p *pass) memoryVerdict() verdict {
 	var lacking *reason
 	for i := range p.w.Gateways {
 		g := &p.w.Gateways[i]
-		switch r := p.unsettled(g); {
+		switch r, taken := p.unsettled(g), g.taken(); {
+		case taken != nil:
+			return verdict{reason: taken.reason, message: taken.message}
 		case r == nil && g.Template.Memory.On:
 		case g.Template.Memory.On && r.reason == ReasonPodsNotReady:
 			lacking = r

@@ -152,11 +152,20 @@ func (p *pass) blocked(w *Workload) *reason {
 	case w.Problem != "":
 		return &reason{reason: ReasonWorkloadProblem, message: fmt.Sprintf("%s %s: %s", w.Kind, w.Name, w.Problem)}
 	case w.OtherPlane != "":
-		return &reason{reason: ReasonWorkloadTaken, message: fmt.Sprintf("%s %s is managed by plane %s; remove it from that plane first", w.Kind, w.Name, w.OtherPlane)}
+		return w.taken()
 	case len(w.Rivals) > 0 && !w.Managed:
 		return &reason{reason: ReasonFieldOwned, message: rivalsMessage(w)}
 	}
 	return nil
+}
+
+// taken says that another plane manages the workload; nil where none does. That plane gives a gateway's memory up by its
+// own Stargate's flags alone, so no other may rely on it.
+func (w *Workload) taken() *reason {
+	if w.OtherPlane == "" {
+		return nil
+	}
+	return &reason{reason: ReasonWorkloadTaken, message: fmt.Sprintf("%s %s is managed by plane %s; remove it from that plane first", w.Kind, w.Name, w.OtherPlane)}
 }
 
 func rivalsMessage(w *Workload) string {
