@@ -120,7 +120,11 @@ func (e *executor) rememberRefusal(step *rollout.Step, err error) error {
 	if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
 		return err
 	}
-	refusal := &rollout.PreflightRefusal{Revision: step.Revision, Template: step.Workload.Template.Foreign, First: now, Last: now, Message: bounded(err.Error())}
+	message := bounded(err.Error())
+	if apierrors.IsForbidden(err) && strings.Contains(message, `cannot create resource "pods"`) { // a quota's refusal is Forbidden too
+		message += "; it takes a right of its own: kubectl apply -k config/preflight"
+	}
+	refusal := &rollout.PreflightRefusal{Revision: step.Revision, Template: step.Workload.Template.Foreign, First: now, Last: now, Message: message}
 	if was := m.refusal; was != nil && was.Revision == refusal.Revision && was.Template == refusal.Template {
 		refusal.First = was.First
 	}

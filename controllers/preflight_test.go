@@ -92,6 +92,10 @@ func TestWhatTheAPIServerSaysAgainstAPreflightPodIsRemembered(t *testing.T) {
 	if err := attempt("b", 2*time.Minute, quota); !errors.Is(err, errStale) || !m.refusal.First.Equal(start.Add(2*time.Minute)) {
 		t.Errorf("of another file: %v, %+v", err, m.refusal)
 	}
+	unentitled := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New(`User "operator" cannot create resource "pods" in API group ""`))
+	if err := attempt("b", 2*time.Minute, unentitled); !errors.Is(err, errStale) || !strings.HasSuffix(m.refusal.Message, "kubectl apply -k config/preflight") {
+		t.Errorf("without the right to: %v, %+v", err, m.refusal)
+	}
 	lost := errors.New("connection refused")
 	if err := attempt("b", 3*time.Minute, lost); !errors.Is(err, lost) || errors.Is(err, errStale) || !m.refusal.Last.Equal(start.Add(2*time.Minute)) {
 		t.Errorf("without an answer: %v, %+v", err, m.refusal)

@@ -225,7 +225,8 @@ type GatewaySpec struct {
 
 // GatewayMetrics says where the gateway's metrics are.
 type GatewayMetrics struct {
-	// port of the metrics endpoint on the pod. Default 9464.
+	// port of the metrics endpoint on the pod, for people and what scrapes: the
+	// operator itself reads the metrics of Stargate's pods only. Default 9464.
 	// +kubebuilder:default=9464
 	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 65535",message="port must be from 1 to 65535"
 	// +optional
@@ -332,7 +333,8 @@ type RolloutSpec struct {
 	// a new file before any serving pod is replaced, so that a file that Stargate
 	// refuses costs no replica. The pod is no endpoint of any Service. Where it
 	// gives no answer within progressDeadline, or cannot be made of the template,
-	// the rollout goes on without. Default false.
+	// the rollout goes on without. The operator has to be given the right to make
+	// pods: kubectl apply -k config/preflight. Default false.
 	// +optional
 	Preflight bool `json:"preflight,omitempty"`
 

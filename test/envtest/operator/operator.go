@@ -1,5 +1,5 @@
 // Package operator runs the operator's manager beside a control plane of testenv: as a process of its own, with the
-// access rights of config/rbac and the admission webhook of config/webhook.
+// access rights of config/rbac and config/preflight and the admission webhook of config/webhook.
 package operator
 
 import (
@@ -63,6 +63,7 @@ func Install(ctx context.Context, env *testenv.Environment) (*Operator, error) {
 		build,
 		env.Kubectl(ctx, "apply", "-f", filepath.Join(env.Root, "config", "manager", "namespace.yaml")),
 		env.Kubectl(ctx, "apply", "-k", filepath.Join(env.Root, "config", "rbac")),
+		env.Kubectl(ctx, "apply", "-k", filepath.Join(env.Root, "config", "preflight")),
 	} {
 		if out, err := command.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("installing the operator: %s: %w\n%s", command, err, out)
