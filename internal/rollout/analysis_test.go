@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/analysis"
+	"github.com/routing-operator/routing-operator/internal/lbconfig"
 	"github.com/routing-operator/routing-operator/internal/render"
 )
 
@@ -20,6 +22,8 @@ import (
 type followed struct {
 	Sampling
 	since time.Time
+	// counted, of the exploration, is which of the kinds of traffic there was over the interval; empty until it is over.
+	counted string
 }
 
 func (s *site) follow(samplings []Sampling) {
@@ -28,7 +32,7 @@ func (s *site) follow(samplings []Sampling) {
 	for _, sampling := range samplings {
 		f, ok := before[sampling.Key]
 		if !ok {
-			f = followed{sampling, s.now}
+			f = followed{Sampling: sampling, since: s.now}
 		}
 		s.followed[sampling.Key] = f
 	}
@@ -38,7 +42,10 @@ func (s *site) figures() map[string]analysis.Figures {
 	all := map[string]analysis.Figures{}
 	for key, f := range s.followed {
 		figures := analysis.Figures{}
-		if s.traffic != nil {
+		switch {
+		case f.counted != "":
+			figures.Counts = kindsOfTraffic[f.counted]
+		case s.traffic != nil:
 			figures = s.traffic(f.Sampling)
 		}
 		figures.Since, figures.Last = f.since, s.now
@@ -55,10 +62,163 @@ var (
 	quietly    = analysis.Counts{New: 5, Returning: 2, Primary: 2, Requests: 30}
 )
 
+// kindsOfTraffic that the exploration lets there be, whatever was there before.
+var kindsOfTraffic = map[string]analysis.Counts{"well": well, "failing": failing, "quietly": quietly}
+
+const isBefore = "before"
+
+// before tells whether what is followed is what there is before a wave.
+func (f followed) before() bool { return strings.HasPrefix(f.Key, isBefore) }
+
+// metricMove is something that happens to the metrics.
+type metricMove struct {
+	name string
+	to   func(*site)
+}
+
+// metricMoves let, in an exploration, an interval end over which there was traffic of any kind, and more come where it
+// was too little. Before a wave all is well.
+func (s *site) metricMoves() (moves []metricMove) {
+	for _, key := range slices.Sorted(maps.Keys(s.followed)) {
+		f := s.followed[key]
+		for _, kind := range slices.Sorted(maps.Keys(kindsOfTraffic)) {
+			if f.counted == "" && (!f.before() || kind == "well") || f.counted == "quietly" && kind != f.counted {
+				moves = append(moves, metricMove{kind + " " + key, func(s *site) {
+					f.counted, f.since = kind, s.now.Add(-s.plane.Analysis.Interval)
+					s.followed[key] = f
+				}})
+			}
+		}
+	}
+	return moves
+}
+
+// metricsKey is the part of the metrics and of what they are for in the identity of a state.
+func (s *site) metricsKey(name func(string) string) string {
+	if s.plane.Analysis == nil {
+		return ""
+	}
+	var b strings.Builder
+	remembering := s.remembering()
+	for _, key := range slices.Sorted(maps.Keys(s.followed)) {
+		f := s.followed[key]
+		fmt.Fprint(&b, "|", f.before(), name(f.Revision), f.counted, strings.HasSuffix(key, fmt.Sprint(remembering.Unix())))
+	}
+	fmt.Fprint(&b, "|", name(s.wave.revision), name(s.wave.before), s.wave.verdict, s.wave.withdrawn)
+	return b.String()
+}
+
+// remembering is since when the gateways have their memory, as recorded: what is followed from before is begun anew.
+func (s *site) remembering() (since time.Time) {
+	for _, g := range s.gateways {
+		key := g.kind + "/" + g.name
+		completed := s.revisions[g.template.revision].Records[key].Completed
+		for _, r := range s.plane.Status.Records {
+			if r.Workload == key && r.Revision == g.template.revision && r.CompletedAt != nil && r.CompletedAt.After(completed) {
+				completed = r.CompletedAt.Time
+			}
+		}
+		if completed.After(since) {
+			since = completed
+		}
+	}
+	return since
+}
+
+// gateKey is the part of a recorded gate in the identity of a state.
+func gateKey(gate *v1alpha1.GateRecord, name func(string) string) string {
+	if gate == nil {
+		return ""
+	}
+	return fmt.Sprint(" gate ", name(gate.Before), gate.PassedAt != nil, gate.Failed, gate.RequestsBefore, gate.ServerErrorsBefore)
+}
+
+// waveGiven is the last wave as the site saw it, whatever the operator has recorded of it: the revision that brought it,
+// the one before, and what became of it.
+type waveGiven struct {
+	revision, before string
+	verdict          analysis.Outcome
+	withdrawn        bool
+}
+
+// retried takes the verdict back: somebody asks for another attempt.
+func (w *waveGiven) retried(present string) {
+	switch {
+	case w.verdict != analysis.Failed:
+	case w.withdrawn || present != w.revision:
+		*w = waveGiven{}
+	default:
+		w.verdict = ""
+	}
+}
+
+// checkGate asserts that what the step does is what the metrics of the last wave call for: the verdict is that of the
+// traffic; no flag goes on before it, or after it was against the wave; and such a wave is withdrawn as one rollout, by
+// which nothing else changes and after which nothing else is done.
+func (s *site) checkGate(t testing.TB, step Step, file *lbconfig.File) {
+	t.Helper()
+	if s.plane.Analysis == nil || !s.endless {
+		return
+	}
+	if step.Verdict != "" {
+		counted := ""
+		for _, f := range s.followed {
+			if f.Revision == step.Revision && !f.before() {
+				counted = f.counted
+			}
+		}
+		want := map[string]analysis.Outcome{"well": analysis.Passed, "failing": analysis.Failed, "quietly": analysis.TooFew}[counted]
+		if step.Verdict != want || want == analysis.TooFew && s.plane.Analysis.Hold || step.Record.failedByMetrics() != (want == analysis.Failed) {
+			t.Fatalf("gate: judges %s %q, where traffic is %q\n%s", step.Revision, step.Verdict, counted, s.describe())
+		}
+	}
+	if step.Kind != StepApply && step.Kind != StepLetGo {
+		return
+	}
+	present := s.revisions[s.stargate.template.revision]
+	var on render.Flags
+	if file != nil {
+		on = render.Flags{}.Insert(file.Flags()...)
+	}
+	switch {
+	case file != nil && s.wave.verdict == "" && s.wave.revision != "" && on.Difference(present.Flags).Len() > 0:
+		t.Fatalf("gate: switches on %v before wave %s was judged\n%s", on.Difference(present.Flags), s.wave.revision, s.describe())
+	case s.wave.verdict != analysis.Failed:
+	case s.wave.withdrawn:
+		t.Fatalf("gate: gives %s %s after the wave that failed was withdrawn\n%s", step.Workload.Key(), step.Revision, s.describe())
+	case file == nil || !on.Equal(s.revisions[s.wave.before].Flags) || !sameButFlags(file, present.File):
+		t.Fatalf("gate: gives %s %s, which does not withdraw the wave that failed and it alone\n%s", step.Workload.Key(), step.Revision, s.describe())
+	}
+}
+
+// sameButFlags tells whether two files differ by no more than flags.
+func sameButFlags(one, other *lbconfig.File) bool {
+	return one.Default == other.Default && maps.EqualFunc(one.Models, other.Models, func(a, b lbconfig.Entry) bool {
+		return lbconfig.SameEntry(a.WithoutFlags(), b.WithoutFlags())
+	})
+}
+
+// noteWave notes what the step, carried out, means for the last wave.
+func (s *site) noteWave(step Step, was string) {
+	on, flags := s.revisions[step.Revision].Flags, s.revisions[was].Flags
+	switch {
+	case s.plane.Analysis == nil || !s.endless:
+	case step.Verdict != "":
+		s.wave.verdict = step.Verdict
+	case step.Kind != StepApply || step.Workload.Key() != s.stargate.kind+"/"+s.stargate.name || step.Revision == was:
+	case on.Difference(flags).Len() > 0:
+		s.wave = waveGiven{revision: step.Revision, before: was}
+	case s.wave.verdict == analysis.Failed:
+		s.wave.withdrawn = true
+	case flags.Difference(on).Len() > 0:
+		s.wave = waveGiven{}
+	}
+}
+
 // counting counts the same in every sampling after a wave.
 func counting(after analysis.Counts) func(Sampling) analysis.Figures {
 	return func(s Sampling) analysis.Figures {
-		if strings.HasPrefix(s.Key, "before") {
+		if strings.HasPrefix(s.Key, isBefore) {
 			return analysis.Figures{Counts: wellBefore}
 		}
 		return analysis.Figures{Counts: after}
@@ -556,6 +716,41 @@ func TestNoInterleavingBreaksTheGate(t *testing.T) {
 			if t.Failed() {
 				t.Log(s.describe())
 			}
+		})
+	}
+}
+
+// judgedSmall is the small site, where every wave is judged: the interval ends when the exploration lets it.
+func judgedSmall(t testing.TB, kind string, hold bool) *site {
+	s := small(t, kind)
+	s.plane.Analysis = analysis.SettingsOf(&v1alpha1.RolloutAnalysis{})
+	s.plane.Analysis.Interval, s.plane.Analysis.Hold = 1000*time.Hour, hold
+	return s
+}
+
+// judgedWell is the end of a site where waves are judged: all flags are on and no wave failed, or the one that did is
+// off, those before it are on, and a person is told.
+func judgedWell(s *site, plan *Plan) bool {
+	if s.wave.verdict != analysis.Failed {
+		return done(s, plan)
+	}
+	stalled := meta.FindStatusCondition(plan.Conditions, v1alpha1.ConditionStalled)
+	return s.wave.withdrawn && len(plan.Steps) == 0 && plan.Waiting == nil && len(plan.Sampling) == 0 &&
+		stalled.Status == "True" && stalled.Reason == ReasonAnalysisFailed && int(plan.Flags.On) == s.revisions[s.wave.before].Flags.Len()
+}
+
+func TestEveryReachableStateWithGatesKeepsTheInvariantsAndReachesTheEnd(t *testing.T) {
+	t.Parallel()
+	budget := outageBudget(t)
+	// What the operator answers by changes of its own, so that a wave that failed is no longer all that there is to do.
+	changing := []string{"Helm puts an older Stargate in", "the gateway's variables are taken out", "a policy withdraws its flag", "a revision is deleted", "a flagged Stargate exits"}
+	for name, hold := range map[string]bool{"too few samples go on": false, "too few samples hold": true} {
+		t.Run(name, func(t *testing.T) {
+			kinds(t, func(t *testing.T, kind string) {
+				t.Parallel()
+				found := exploration{budget: budget, goal: judgedWell, spared: changing}.of(t, judgedSmall(t, kind, hold))
+				t.Logf("explored %d states and %d transitions with up to %d outages", found.states, found.transitions, budget)
+			})
 		})
 	}
 }

@@ -73,6 +73,14 @@ func (p *pass) preflightPod(revision string) *PreflightPod {
 	return nil
 }
 
+// outdated tells whether the pod was made for an attempt that has failed since, or for a revision that was deleted: how it
+// fares says nothing about what is wanted now.
+func (p *pass) outdated(pod *PreflightPod) bool {
+	_, there := p.w.Revisions[pod.Revision]
+	failed := p.recordOf(pod.Revision, &p.w.Stargate).Failed
+	return !there || !failed.IsZero() && !pod.Created.After(failed)
+}
+
 // preflight is the last gate before Stargate is given a file for which waiting is no harm: a preflight pod must have
 // loaded it, unless Stargate's own pods have, in the same template. What gives no answer within the progress deadline,
 // or cannot be asked at all, holds nothing up: the rollout itself goes pod by pod and stops at the first that fails.
@@ -123,6 +131,8 @@ func (p *pass) ask(name, what string, refused func(*PreflightPod) (*reason, stri
 	switch {
 	case pod.Loaded:
 		return nil, ""
+	case p.outdated(pod) && !pod.Terminating: // then this pass deletes it
+		return &reason{reason: ReasonPreflight, message: fmt.Sprintf("preflight pod %s, which was made for an earlier attempt, to go", pod.Name)}, ""
 	case pod.Ended != "":
 		return nil, fmt.Sprintf("pod %s ended (%s)", pod.Name, pod.Ended)
 	case pod.refused():
@@ -170,9 +180,8 @@ func (p *pass) recordPreflights() {
 	}
 	for i := range p.w.Preflight.Pods {
 		pod := &p.w.Preflight.Pods[i]
-		_, there := p.w.Revisions[pod.Revision]
 		record, failed := p.failed(pod.Revision, sg)
-		if failed || !there || !pod.refused() || pod.Made != sg.Template.Foreign {
+		if failed || !pod.refused() || p.outdated(pod) || pod.Made != sg.Template.Foreign {
 			continue
 		}
 		record.Failed, record.Retry = p.w.Now, p.w.Plane.Retry

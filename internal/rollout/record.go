@@ -18,7 +18,8 @@ import (
 const crashLoop = 2
 
 // recordOf merges what the revision's annotation and the plane's status hold of the workload on the revision.
-// Of two, the later time counts, and of failures the earlier: the stricter in each case.
+// Of two, the later time counts, and of failures the one that no retry has lifted, or else the earlier: the stricter in
+// each case.
 func (p *pass) recordOf(revision string, w *Workload) Record {
 	record := p.w.Revisions[revision].Records[w.Key()]
 	for _, r := range p.w.Plane.Status.Records {
@@ -34,7 +35,8 @@ func (p *pass) recordOf(revision string, w *Workload) Record {
 		if r.CompletedAt != nil && r.CompletedAt.After(record.Completed) {
 			record.Completed, record.Template = r.CompletedAt.Time, r.Template
 		}
-		if r.FailedAt != nil && (record.Failed.IsZero() || r.FailedAt.Time.Before(record.Failed)) {
+		stands, stood := r.Retry == p.w.Plane.Retry, record.Retry == p.w.Plane.Retry
+		if r.FailedAt != nil && (record.Failed.IsZero() || stands && !stood || stands == stood && r.FailedAt.Time.Before(record.Failed)) {
 			record.Failed, record.Retry, record.Message = r.FailedAt.Time, r.Retry, r.Message
 		}
 		record.Change = cmp.Or(record.Change, r.Change)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,6 +56,10 @@ type site struct {
 	// since when; a restart of the operator forgets them.
 	traffic  func(Sampling) analysis.Figures
 	followed map[string]followed
+	// endless: no deadline passes and no interval ends by time alone, as where everything is explored.
+	endless bool
+	// wave that was given last, where everything is explored and waves are judged.
+	wave waveGiven
 	// oneDrain: a workload ends no further pod while one of its pods is terminating.
 	oneDrain bool
 	// watch, if set, is shown every plan before it is carried out.
@@ -89,6 +94,10 @@ type template struct {
 	foreign  string            // anything else
 }
 
+func (t template) same(as template) bool {
+	return t.image == as.image && t.revision == as.revision && t.path == as.path && t.foreign == as.foreign && maps.Equal(t.chart, as.chart)
+}
+
 type pod struct {
 	name        string
 	template    template
@@ -111,6 +120,33 @@ var table = func() release.Table {
 	}
 	return t
 }()
+
+// releases of the images that were looked at: the table parses the name each time.
+var releases sync.Map
+
+func releaseOf(image string) release.Release {
+	known, ok := releases.Load(image)
+	if !ok {
+		known, _ = releases.LoadOrStore(image, table.OfImage(image, nil))
+	}
+	return known.(release.Release)
+}
+
+// read are the files that were read, and whether the generation accepts them: there are few, and pods start often.
+var read sync.Map
+
+func readable(file string, by release.Generation) bool {
+	type look struct {
+		file string
+		by   release.Generation
+	}
+	known, ok := read.Load(look{file, by})
+	if !ok {
+		_, err := lbconfig.Read([]byte(file), by)
+		known, _ = read.LoadOrStore(look{file, by}, err == nil)
+	}
+	return known.(bool)
+}
 
 func newSite(models ...v1alpha1.Model) *site {
 	s := &site{
@@ -162,8 +198,7 @@ func (w *workload) change(to func(*template)) {
 	w.version++
 	was := w.template
 	to(&w.template)
-	if was.image == w.template.image && was.revision == w.template.revision && was.path == w.template.path &&
-		was.foreign == w.template.foreign && maps.Equal(was.chart, w.template.chart) {
+	if was.same(w.template) {
 		return
 	}
 	w.number++
@@ -194,8 +229,7 @@ func (s *site) starts(w *workload, t template) bool {
 	if s.refuses != nil && s.refuses(revision) || revision.Flags.Has(render.Flag{Model: s.bad}) {
 		return false
 	}
-	_, err := lbconfig.Read([]byte(revision.Data[render.LBConfigKey]), table.OfImage(t.image, nil).Generation)
-	return err == nil
+	return readable(revision.Data[render.LBConfigKey], releaseOf(t.image).Generation)
 }
 
 // moves are the next steps that the workload's controller and its pods can take.
@@ -307,7 +341,7 @@ func (s *site) observe(w *workload) Workload {
 }
 
 func (s *site) read(w *workload, t template) Template {
-	seen := Template{Image: t.image, Release: table.OfImage(t.image, nil), Revision: t.revision, Touched: t.revision != ""}
+	seen := Template{Image: t.image, Release: releaseOf(t.image), Revision: t.revision, Touched: t.revision != ""}
 	if w == s.stargate {
 		seen.ReadsFile = t.path == configPath
 		return seen
@@ -331,6 +365,7 @@ func (s *site) do(t testing.TB, plan *Plan) {
 		if w != nil && step.Workload.ResourceVersion != "" && step.Workload.ResourceVersion != strconv.Itoa(w.version) {
 			return // planned from what is no more: the API server would answer with a conflict
 		}
+		was := s.stargate.template.revision
 		switch step.Kind {
 		case StepEnsureRevision:
 			s.ensure(t, step)
@@ -377,6 +412,7 @@ func (s *site) do(t testing.TB, plan *Plan) {
 		case StepRemoveFinalizer:
 			s.planeGone = true
 		}
+		s.noteWave(step, was)
 	}
 }
 
@@ -437,6 +473,7 @@ func (s *site) check(t testing.TB, plan *Plan) {
 	t.Helper()
 	created := map[string]Step{}
 	rolled := map[string]bool{}
+	judged := *s // with the verdicts that the plan itself comes to
 	for _, step := range plan.Steps {
 		switch step.Kind {
 		case StepEnsureRevision:
@@ -449,6 +486,12 @@ func (s *site) check(t testing.TB, plan *Plan) {
 				}
 			}
 		}
+		if step.Kind != StepApply || step.Workload.Key() != s.stargate.kind+"/"+s.stargate.name {
+			judged.checkGate(t, step, nil)
+		}
+		if step.Verdict != "" {
+			judged.wave.verdict = step.Verdict
+		}
 		if step.Kind != StepApply {
 			continue
 		}
@@ -460,12 +503,12 @@ func (s *site) check(t testing.TB, plan *Plan) {
 			data = c.Data
 		}
 		if step.Workload.Key() != s.stargate.kind+"/"+s.stargate.name {
-			if data[render.VariableEnabled] == "true" && !s.everyStargate(func(t template) bool { return table.OfImage(t.image, nil).Generation >= release.V3 }) {
+			if data[render.VariableEnabled] == "true" && !s.everyStargate(func(t template) bool { return releaseOf(t.image).Generation >= release.V3 }) {
 				t.Fatalf("I2: switches the memory on while some Stargate does not know the header\n%s", s.describe())
 			}
 			continue
 		}
-		file, err := lbconfig.Read([]byte(data[render.LBConfigKey]), table.OfImage(s.stargate.template.image, nil).Generation)
+		file, err := lbconfig.Read([]byte(data[render.LBConfigKey]), releaseOf(s.stargate.template.image).Generation)
 		if err != nil {
 			t.Fatalf("I4: gives %s a file that it refuses: %v\n%s", s.stargate.template.image, err, s.describe())
 		}
@@ -473,6 +516,8 @@ func (s *site) check(t testing.TB, plan *Plan) {
 		if added := on.Difference(s.revisions[s.stargate.template.revision].Flags); added.Len() > 0 && !s.everyGateway() {
 			t.Fatalf("I1: switches %v on while some gateway has no memory\n%s", render.SortFlags(added), s.describe())
 		}
+		judged.checkGate(t, step, file)
+		s.checkPreflight(t, step, on)
 	}
 	if len(rolled) > 1 {
 		t.Fatalf("I3: rolls %v in one pass", slices.Sorted(maps.Keys(rolled)))
