@@ -60,7 +60,7 @@ type gatherer struct {
 	seen   *observation
 
 	// foreign are ConfigMaps of charts that were read live in this pass, and err is the first that could not be.
-	foreign map[string]map[string]string
+	foreign map[string]*corev1.ConfigMap
 	err     error
 	// named are the revisions that ReplicaSets and ControllerRevisions name.
 	named sets.Set[string]
@@ -70,7 +70,7 @@ func (r *PlaneReconciler) gather(ctx context.Context, plane *v1alpha1.RoutingPla
 	g := &gatherer{
 		PlaneReconciler: r, ctx: ctx, plane: plane, memory: m,
 		seen:    &observation{plane: plane, sites: map[string]site{}, memory: m},
-		foreign: map[string]map[string]string{},
+		foreign: map[string]*corev1.ConfigMap{},
 		named:   sets.New[string](),
 	}
 	w := &g.seen.world
@@ -268,30 +268,26 @@ func (g *gatherer) reader(r role) *workload.Reader {
 	}
 }
 
-// lookup reads a ConfigMap: a revision from the cache, a chart's live, once per pass.
-func (g *gatherer) lookup(name string) (map[string]string, bool) {
+// lookup reads a ConfigMap: a revision, which is immutable, from the cache, a chart's live, once per pass.
+func (g *gatherer) lookup(name string) *corev1.ConfigMap {
 	if revision, ok := g.seen.world.Revisions[name]; ok {
-		return revision.Data, true
+		return &corev1.ConfigMap{Data: revision.Data}
 	}
-	if data, ok := g.foreign[name]; ok {
-		return data, data != nil
+	if cm, ok := g.foreign[name]; ok {
+		return cm
 	}
-	var cm corev1.ConfigMap
-	switch err := g.Live.Get(g.ctx, types.NamespacedName{Namespace: g.plane.Namespace, Name: name}, &cm); {
+	cm := &corev1.ConfigMap{}
+	switch err := g.Live.Get(g.ctx, types.NamespacedName{Namespace: g.plane.Namespace, Name: name}, cm); {
 	case apierrors.IsNotFound(err):
-		g.foreign[name] = nil
-		return nil, false
+		cm = nil
 	case err != nil:
 		if g.err == nil {
 			g.err = fmt.Errorf("reading ConfigMap %s, which a pod template of the plane names: %w", name, err)
 		}
-		return nil, false
+		return nil
 	}
-	if cm.Data == nil {
-		cm.Data = map[string]string{}
-	}
-	g.foreign[name] = cm.Data
-	return cm.Data, true
+	g.foreign[name] = cm
+	return cm
 }
 
 // workload observes a workload with everything that its controller made of it.

@@ -203,7 +203,7 @@ func (r *releasing) router(h *held, spec *corev1.PodSpec, container *corev1.Cont
 	reader := workload.Reader{
 		Plane: r.key.Name, Artefact: render.ArtefactStargate, Container: container.Name, ConfigPath: path.Join(dir, file), ConfigPathCheck: v1alpha1.ConfigPathCheckArguments,
 		Release: func(string) release.Release { return release.Release{Generation: release.Unknown} },
-		Lookup:  func(string) (map[string]string, bool) { return nil, false },
+		Lookup:  func(string) *corev1.ConfigMap { return nil },
 	}
 	if reader.Template(spec).ReadsFile {
 		h.reads = reader.ConfigPath

@@ -316,13 +316,32 @@ func (p *pass) flagsAllowed() *reason {
 		}
 		for j := range g.Pods {
 			if pod := &g.Pods[j]; !pod.Memory.On {
-				return &reason{reason: ReasonMemoryOff, message: fmt.Sprintf("gateway pod %s%s still runs without the memory of the last cluster", pod.Name, onNode(pod))}
+				return pod.forgets()
 			}
 		}
 		for _, t := range g.OtherTemplates {
 			if !t.Memory.On {
 				return &reason{reason: ReasonMemoryOff, message: fmt.Sprintf("%s %s still has a template in use without the memory of the last cluster", g.Kind, g.Name)}
 			}
+		}
+	}
+	return nil
+}
+
+// forgets says that a gateway's pod has the memory off.
+func (pod *Pod) forgets() *reason {
+	since := ""
+	if pod.Memory.Outdated != "" {
+		since = fmt.Sprintf(": it may have started before ConfigMap %s switched it on, and would have it after a restart", pod.Memory.Outdated)
+	}
+	return &reason{reason: ReasonMemoryOff, message: fmt.Sprintf("gateway pod %s%s still runs without the memory of the last cluster%s", pod.Name, onNode(pod), since)}
+}
+
+// outdated finds a live pod of the present template that lacks a memory which a new one would have.
+func (w *Workload) outdated() *Pod {
+	for i := range w.Pods {
+		if pod := &w.Pods[i]; pod.Updated && !pod.Terminating && pod.Memory.Outdated != "" {
+			return pod
 		}
 	}
 	return nil

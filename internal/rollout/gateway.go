@@ -66,7 +66,9 @@ func (p *pass) memoryOn() bool {
 	name := render.RevisionName(p.w.Plane.Name, render.ArtefactGateway, data)
 	for i := range p.w.Gateways {
 		g := &p.w.Gateways[i]
-		if g.OtherPlane == "" && sameVariables(g.Template.Memory.Variables, data) && p.intact(g.Template.Revision) {
+		// Pods that lack what their template has since been given get it by a revision, whose rollout restarts them.
+		lacking := g.outdated() != nil && p.blocked(g) == nil
+		if g.OtherPlane == "" && !lacking && sameVariables(g.Template.Memory.Variables, data) && p.intact(g.Template.Revision) {
 			continue
 		}
 		if _, failed := p.failed(name, g); failed {
@@ -230,6 +232,9 @@ func (p *pass) memoryVerdict() verdict {
 		switch r, taken := p.unsettled(g), g.taken(); {
 		case taken != nil:
 			return verdict{reason: taken.reason, message: taken.message}
+		case g.outdated() != nil:
+			r = g.outdated().forgets()
+			return verdict{reason: r.reason, message: r.message}
 		case r == nil && g.Template.Memory.On:
 		case g.Template.Memory.On && r.reason == ReasonPodsNotReady:
 			lacking = r

@@ -235,6 +235,9 @@ type Memory struct {
 	Unverified bool
 	// Unreadable names a source of variables that the operator may not read, which could set the memory.
 	Unreadable string
+	// Outdated names, of a pod, the ConfigMap that could switch the memory on, and was written after the pod started; the
+	// memory counts as off then.
+	Outdated string
 	// Variables STARGATE_LAST_CLUSTER_* as they take effect; absent ones are unset.
 	Variables map[string]string
 }

@@ -4,9 +4,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/routing-operator/routing-operator/internal/release"
 	"github.com/routing-operator/routing-operator/internal/render"
@@ -50,13 +52,13 @@ func configMapRef(env *corev1.EnvVar) *corev1.ConfigMapKeySelector {
 func (r *Reader) memory(container *corev1.Container, generation release.Generation) rollout.Memory {
 	m := rollout.Memory{Variables: map[string]string{}}
 	for _, name := range render.GatewayVariableNames() {
-		value, unreadable := r.variable(container, name)
+		v := r.variable(container, name)
 		// An empty value counts as unset (platform rule), so it is absent here.
-		if value != "" {
-			m.Variables[name] = value
+		if v.value != "" {
+			m.Variables[name] = v.value
 		}
-		if unreadable != "" && (m.Unreadable == "" || name == render.VariableEnabled) {
-			m.Unreadable = unreadable
+		if v.unreadable != "" && (m.Unreadable == "" || name == render.VariableEnabled) {
+			m.Unreadable = v.unreadable
 		}
 	}
 	on, err := strconv.ParseBool(m.Variables[render.VariableEnabled])
@@ -65,50 +67,102 @@ func (r *Reader) memory(container *corev1.Container, generation release.Generati
 	return m
 }
 
-// variable is the value that a variable takes effect with: env wins over envFrom, and in both the last entry
-// wins. Unreadable names the source that decides where the operator cannot read it.
-func (r *Reader) variable(container *corev1.Container, name string) (value, unreadable string) {
+// variable is what a variable takes effect with.
+type variable struct {
+	value string
+	// source and key are where a ConfigMap has the value; nil where the value is not from one.
+	source *corev1.ConfigMap
+	key    string
+	// unreadable names the source that decides where the operator cannot read it.
+	unreadable string
+}
+
+// variable finds what takes effect: env wins over envFrom, and in both the last entry wins.
+func (r *Reader) variable(container *corev1.Container, name string) variable {
 	for i := range slices.Backward(container.Env) {
 		if env := &container.Env[i]; env.Name == name {
-			return r.envValue(env)
+			return r.envVariable(env)
 		}
 	}
 	for i := range slices.Backward(container.EnvFrom) {
-		source := &container.EnvFrom[i]
-		key, ok := strings.CutPrefix(name, source.Prefix)
+		from := &container.EnvFrom[i]
+		key, ok := strings.CutPrefix(name, from.Prefix)
 		if !ok {
 			continue
 		}
-		if source.SecretRef != nil {
-			return "", "Secret " + source.SecretRef.Name
+		if from.SecretRef != nil {
+			return variable{unreadable: "Secret " + from.SecretRef.Name}
 		}
-		if source.ConfigMapRef == nil {
+		if from.ConfigMapRef == nil {
 			continue
 		}
-		if data, ok := r.Lookup(source.ConfigMapRef.Name); ok {
-			if value, ok := data[key]; ok {
-				return value, ""
+		if source := r.Lookup(from.ConfigMapRef.Name); source != nil {
+			if value, ok := source.Data[key]; ok {
+				return variable{value: value, source: source, key: key}
 			}
 		}
 	}
-	return "", ""
+	return variable{}
 }
 
-func (r *Reader) envValue(env *corev1.EnvVar) (value, unreadable string) {
+func (r *Reader) envVariable(env *corev1.EnvVar) variable {
 	switch ref := configMapRef(env); {
 	case ref != nil:
-		data, ok := r.Lookup(ref.Name)
-		if !ok && !ptr.Deref(ref.Optional, false) {
-			return "", "ConfigMap " + ref.Name + ", which does not exist"
+		source := r.Lookup(ref.Name)
+		switch {
+		case source != nil:
+			return variable{value: source.Data[ref.Key], source: source, key: ref.Key}
+		case ptr.Deref(ref.Optional, false):
+			return variable{}
 		}
-		return data[ref.Key], ""
+		return variable{unreadable: "ConfigMap " + ref.Name + ", which does not exist"}
 	case env.ValueFrom != nil && env.ValueFrom.SecretKeyRef != nil:
-		return "", "Secret " + env.ValueFrom.SecretKeyRef.Name
+		return variable{unreadable: "Secret " + env.ValueFrom.SecretKeyRef.Name}
 	case env.ValueFrom != nil:
-		return "", "the source of variable " + env.Name
+		return variable{unreadable: "the source of variable " + env.Name}
 	case strings.Contains(env.Value, "$("):
-		return "", "the variable that " + env.Name + " refers to"
+		return variable{unreadable: "the variable that " + env.Name + " refers to"}
 	default:
-		return env.Value, ""
+		return variable{value: env.Value}
 	}
+}
+
+// skew is how far a node's clock is taken to be ahead of the API server's at most.
+const skew = 10 * time.Second
+
+// outdated names the ConfigMap that the memory is switched by where that was written after the pod's container may have
+// started: a container keeps the variables it started with. A pod that was made afterwards is of the new content, by
+// the API server's own clock; when a container started is said by the node's. An entry that overruled this one and was
+// taken out since has left no time to go by.
+func (r *Reader) outdated(pod *corev1.Pod) string {
+	status := r.status(pod)
+	if status == nil || status.State.Running == nil {
+		return "" // a container that does not run starts with what is there now
+	}
+	v := r.variable(findContainer(&pod.Spec, r.Container), render.VariableEnabled)
+	if v.source == nil {
+		return ""
+	}
+	written := writtenAt(v.source, v.key)
+	if !pod.CreationTimestamp.Time.Before(written) || status.State.Running.StartedAt.After(written.Add(skew)) {
+		return ""
+	}
+	return v.source.Name
+}
+
+// writtenAt is when the key can have got its value at the latest. That another key was written since is no reason to
+// doubt it, where another manager of fields did it.
+func writtenAt(source *corev1.ConfigMap, key string) time.Time {
+	written := source.CreationTimestamp.Time
+	field := fieldpath.MakePathOrDie("data", key)
+	for i := range source.ManagedFields {
+		e := &source.ManagedFields[i]
+		if e.Time == nil || !e.Time.After(written) {
+			continue
+		}
+		if fields, err := fieldsOf(e); err != nil || fields.Has(field) {
+			written = e.Time.Time
+		}
+	}
+	return written
 }

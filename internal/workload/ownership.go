@@ -32,14 +32,11 @@ func (r *Reader) OwnershipOf(entries []metav1.ManagedFieldsEntry, spec *corev1.P
 	sets := make([]*fieldpath.Set, len(entries))
 	for i := range entries {
 		e := &entries[i]
-		sets[i] = fieldpath.NewSet()
-		if e.FieldsV1 == nil || e.Subresource != "" {
-			continue
+		var err error
+		if sets[i], err = fieldsOf(e); err != nil {
+			return Ownership{}, err
 		}
-		if err := sets[i].FromJSON(bytes.NewReader(e.FieldsV1.GetRawBytes())); err != nil {
-			return Ownership{}, fmt.Errorf("reading the managed fields of %q: %w", e.Manager, err)
-		}
-		o.Updated = o.Updated || e.Manager == FieldManager && e.Operation == metav1.ManagedFieldsOperationUpdate
+		o.Updated = o.Updated || e.Manager == FieldManager && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == ""
 	}
 	for _, item := range r.items(spec) {
 		var rivals []rollout.Rival
@@ -70,6 +67,18 @@ func (r *Reader) OwnershipOf(entries []metav1.ManagedFieldsEntry, spec *corev1.P
 	slices.Sort(o.Sharers)
 	o.Sharers = slices.Compact(o.Sharers)
 	return o, nil
+}
+
+// fieldsOf are the fields that an entry owns; none where it is of a subresource.
+func fieldsOf(e *metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
+	set := fieldpath.NewSet()
+	if e.FieldsV1 == nil || e.Subresource != "" {
+		return set, nil
+	}
+	if err := set.FromJSON(bytes.NewReader(e.FieldsV1.GetRawBytes())); err != nil {
+		return nil, fmt.Errorf("reading the managed fields of %q: %w", e.Manager, err)
+	}
+	return set, nil
 }
 
 // item is an entry of a list that the operator sets.

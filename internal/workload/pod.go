@@ -26,6 +26,11 @@ func (r *Reader) Pod(pod *corev1.Pod, updated bool) rollout.Pod {
 	if ready := condition(pod, corev1.PodReady); ready != nil && ready.Status == corev1.ConditionTrue && !observed.Terminating {
 		observed.Ready, observed.ReadySince = true, ready.LastTransitionTime.Time
 	}
+	if observed.Memory.On {
+		observed.Memory.Outdated = r.outdated(pod)
+		observed.Memory.On = observed.Memory.Outdated == ""
+		observed.Memory.Unverified = observed.Memory.Unverified && observed.Memory.On
+	}
 	if s := r.status(pod); s != nil {
 		observed.Started = s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
 		if !observed.Ready && !s.Ready {

@@ -16,8 +16,9 @@ import (
 	"github.com/routing-operator/routing-operator/internal/rollout"
 )
 
-// Lookup returns the data of a ConfigMap in the plane's namespace, and false where there is none.
-type Lookup func(name string) (map[string]string, bool)
+// Lookup returns a ConfigMap in the plane's namespace, nil where there is none. One whose content cannot change needs no
+// metadata.
+type Lookup func(name string) *corev1.ConfigMap
 
 // Reader reads the pod specs of one workload of a plane.
 type Reader struct {
@@ -138,11 +139,11 @@ func (r *Reader) unread(spec *corev1.PodSpec, container *corev1.Container, given
 		return unread
 	}
 	file := path.Join(mount.SubPath, strings.TrimPrefix(path.Clean(given), path.Clean(mount.MountPath)))
-	data, ok := r.Lookup(volume.ConfigMap.Name)
-	if !ok {
+	source := r.Lookup(volume.ConfigMap.Name)
+	if source == nil {
 		return unread
 	}
-	text, ok := data[keyAt(volume.ConfigMap, strings.TrimPrefix(file, "/"))]
+	text, ok := source.Data[keyAt(volume.ConfigMap, strings.TrimPrefix(file, "/"))]
 	if !ok {
 		return unread
 	}

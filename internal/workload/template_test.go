@@ -41,12 +41,18 @@ func stargateReader() *workload.Reader {
 		Plane: "llm", Artefact: render.ArtefactStargate, Container: "helm-nvcf-llm-request-router",
 		ConfigPath: "/etc/routing-operator/lb-config.json", ConfigPathCheck: v1alpha1.ConfigPathCheckArguments,
 		Release: func(image string) release.Release { return table.OfImage(image, nil) },
-		Lookup: func(name string) (map[string]string, bool) {
-			data, ok := map[string]map[string]string{
-				"llm-request-router-lb": {"lb-config.json": `{"models":{"a":{"algorithm":"wait-and-widen","last_cluster_affinity":true}}}`, "broken.json": "{"},
-			}[name]
-			return data, ok
-		},
+		Lookup: configMaps(map[string]map[string]string{
+			"llm-request-router-lb": {"lb-config.json": `{"models":{"a":{"algorithm":"wait-and-widen","last_cluster_affinity":true}}}`, "broken.json": "{"},
+		}),
+	}
+}
+
+func configMaps(data map[string]map[string]string) workload.Lookup {
+	return func(name string) *corev1.ConfigMap {
+		if d, ok := data[name]; ok {
+			return &corev1.ConfigMap{Data: d}
+		}
+		return nil
 	}
 }
 
@@ -228,7 +234,7 @@ func gatewayReader() *workload.Reader {
 			}
 			return release.Release{Version: "1.9.0", Generation: release.Unknown}
 		},
-		Lookup: func(name string) (map[string]string, bool) { d, ok := data[name]; return d, ok },
+		Lookup: configMaps(data),
 	}
 }
 
@@ -329,7 +335,7 @@ func TestVariablesThatAreAllOnesOwnNeedNoConfigMapOfOthers(t *testing.T) {
 	reader := gatewayReader()
 	inner := reader.Lookup
 	var asked []string
-	reader.Lookup = func(name string) (map[string]string, bool) { asked = append(asked, name); return inner(name) }
+	reader.Lookup = func(name string) *corev1.ConfigMap { asked = append(asked, name); return inner(name) }
 	got := reader.Template(&corev1.PodSpec{Containers: []corev1.Container{{Name: "gateway", Env: managedEnv(),
 		EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "chart"}}}}}}})
 	if slices.Contains(asked, "chart") {
