@@ -25,6 +25,7 @@ import (
 	"github.com/routing-operator/routing-operator/internal/render"
 	"github.com/routing-operator/routing-operator/internal/review"
 	"github.com/routing-operator/routing-operator/internal/rollout"
+	"github.com/routing-operator/routing-operator/internal/statusview"
 	"github.com/routing-operator/routing-operator/internal/tenancy"
 	"github.com/routing-operator/routing-operator/internal/validate"
 )
@@ -391,6 +392,9 @@ func (l *livePlan) plan(ctx context.Context, key types.NamespacedName) (*planned
 	before := render.Config{}
 	if live != nil {
 		before = effective.Merge(own(live), seen.Policies).Config
+		if err := l.doubt(ctx, p, live, before, now); err != nil {
+			return nil, err
+		}
 	}
 	policies, err := l.policies(ctx, wanted, site, seen.Policies, now)
 	if err != nil {
@@ -407,6 +411,28 @@ func (l *livePlan) plan(ctx context.Context, key types.NamespacedName) (*planned
 	p.warnings = append(p.warnings, l.objectWarnings(site, seen.World.Stargate.Template.Release)...)
 	seen.World.Config = merged.Config
 	return p, p.foresee(&seen.World, forecast.ByHistory(&seen.World), &wanted.Spec)
+}
+
+// doubt warns where the plugin would roll out what is in effect already: it knows other releases than the operator does.
+func (l *livePlan) doubt(ctx context.Context, p *planned, live *v1alpha1.RoutingPlane, config render.Config, now time.Time) error {
+	snapshot := statusview.Snapshot{Plane: live}
+	if outcome, _ := snapshot.Judge(); outcome != statusview.Ready || l.files.stargate.version != "" {
+		return nil
+	}
+	seen, err := controllers.Observe(ctx, l.client, live, l.table, now)
+	if err != nil {
+		return err
+	}
+	seen.World.Config = config
+	unchanged, err := forecast.Make(&seen.World, forecast.ByHistory(&seen.World))
+	if err != nil {
+		return err
+	}
+	if len(unchanged.Restarts()) > 0 {
+		p.warnings = append(p.warnings, fmt.Sprintf("the plane is Ready, and by the releases that the plugin knows Stargate %s would get another file: this plan is not what the operator will do; "+
+			"give --stargate-generations what the operator's manager has", live.Status.Stargate.Release))
+	}
+	return nil
 }
 
 // own is the plane's part of the configuration.

@@ -27,7 +27,7 @@ import (
 )
 
 func (a *app) releaseCommand() *cobra.Command {
-	var yes bool
+	var yes, unread bool
 	var timeout time.Duration
 	c := a.controlCommand("release PLANE", "Let go of a plane's workloads",
 		`Takes the operator out of the workloads of a plane, once Stargate's arguments point at another file than the
@@ -40,10 +40,11 @@ deletionPolicy Retain, or where the arguments were moved after the plane was del
   helm upgrade llm-request-router ... --set llmRequestRouter.loadBalancer.configPath=""
   kubectl routing release llm -n nvcf`,
 		func(ctx context.Context, o *control, c client.Client, key types.NamespacedName) error {
-			r := &releasing{control: o, client: c, key: key, yes: yes, timeout: timeout}
+			r := &releasing{control: o, client: c, key: key, yes: yes, unread: unread, timeout: timeout}
 			return r.run(ctx)
 		})
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	c.Flags().BoolVar(&unread, "unread", false, "the plane is gone and no argument names a file: Stargate does not read the operator's in any other way")
 	c.Flags().DurationVar(&timeout, "timeout", time.Hour, "longest `time` to wait for the operator to let go")
 	return c
 }
@@ -55,6 +56,8 @@ type releasing struct {
 	key     types.NamespacedName
 	yes     bool
 	timeout time.Duration
+	// unread: somebody who knows says that Stargate gets no path but by its arguments.
+	unread bool
 }
 
 // held is a workload that has fields of the operator's for the plane.
@@ -67,6 +70,8 @@ type held struct {
 	artefact string
 	// reads is the path that Stargate's arguments name and the operator's mount serves; empty where they do not meet.
 	reads string
+	// silent: Stargate's arguments name no path at all, so it may get one in a way that nobody can see here.
+	silent bool
 	// revision that the template names.
 	revision string
 }
@@ -99,6 +104,7 @@ func (r *releasing) run(ctx context.Context) error {
 		if err := r.delete(ctx, plane); err != nil {
 			return err
 		}
+		r.unread = true // the plane said so: its configPathCheck was Arguments
 	}
 	// A workload that changes under our hands is looked at again: its arguments may be what changed.
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -133,11 +139,17 @@ func (r *releasing) question(exists bool, found []held) string {
 // check says what would break, and why the operator would not let go. A plane that is nil is gone.
 func (r *releasing) check(plane *v1alpha1.RoutingPlane, found []held) error {
 	for i := range found {
-		if h := &found[i]; h.reads != "" {
+		switch h := &found[i]; {
+		case h.reads != "":
 			return fmt.Errorf(`%[1]s %[2]s still starts Stargate with --lb-config-path=%[3]s, which is the operator's file %[4]s.
 Without the mount every new pod would find no file there and exit, and the router would be down at its next restart.
 Point the argument elsewhere first: for the chart, put the file into llmRequestRouter.loadBalancer.config, or empty
 llmRequestRouter.loadBalancer.configPath for a router without a file; then run this again. Nothing was changed`, h.kind, h.object.GetName(), h.reads, h.revision)
+		case h.silent && plane == nil && !r.unread:
+			return fmt.Errorf(`%s %s has no argument --lb-config-path, and plane %s, which knew whether Stargate gets its path in another way, such as by
+a TOML file (spec.stargate.configPathCheck: Skip), is gone. If it does, and reads the operator's file %s, every new pod would find
+no file without the mount and exit, and the router would be down at its next restart. Make sure that it reads none or
+another, and run this again with --unread. Nothing was changed`, h.kind, h.object.GetName(), r.key, h.revision)
 		}
 	}
 	switch {
@@ -205,8 +217,10 @@ func (r *releasing) router(h *held, spec *corev1.PodSpec, container *corev1.Cont
 		Release: func(string) release.Release { return release.Release{Generation: release.Unknown} },
 		Lookup:  func(string) *corev1.ConfigMap { return nil },
 	}
-	if reader.Template(spec).ReadsFile {
+	if template := reader.Template(spec); template.ReadsFile {
 		h.reads = reader.ConfigPath
+	} else {
+		h.silent = template.Unread.Path == ""
 	}
 	h.containers = append(h.containers, map[string]any{
 		"name": container.Name, "volumeMounts": []any{map[string]any{"$patch": "delete", "mountPath": dir}},

@@ -131,8 +131,8 @@ func PlaneWarnings(spec *v1alpha1.RoutingPlaneSpec, root *field.Path, generation
 	}
 	rollout := root.Child("rollout")
 	if warmup, ttl := spec.Rollout.GatewayWarmup, spec.LastCluster.TTL; warmup != nil && ttl != nil && warmup.Duration < ttl.Duration {
-		w.addf(rollout.Child("gatewayWarmup"),
-			"shorter than lastCluster.ttl (%s): sessions whose last request was before the memory came on are taken for new and lose their affinity wait; leave gatewayWarmup out to wait for one ttl", ttl.Duration)
+		w.note(rollout.Child("gatewayWarmup"), fmt.Sprintf(
+			"shorter than lastCluster.ttl (%s): sessions whose last request was before the memory came on are taken for new and lose their affinity wait; leave gatewayWarmup out to wait for one ttl", ttl.Duration))
 	}
 	// A Stargate pod is ready after 60 s by default, and the one that it replaces drains for 30 s.
 	const leastProgress = 90 * time.Second

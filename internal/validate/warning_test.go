@@ -251,7 +251,7 @@ func TestPlaneWarnings(t *testing.T) {
 				s.LastCluster.TTL = &metav1.Duration{Duration: 10 * time.Minute}
 				s.Rollout.GatewayWarmup = &metav1.Duration{Duration: 9 * time.Minute}
 			},
-			want: []string{"spec.rollout.gatewayWarmup: shorter than lastCluster.ttl (10m0s): sessions whose last request was before the memory came on are taken for new and lose their affinity wait; leave gatewayWarmup out to wait for one ttl"}},
+			want: []string{"note: spec.rollout.gatewayWarmup: shorter than lastCluster.ttl (10m0s): sessions whose last request was before the memory came on are taken for new and lose their affinity wait; leave gatewayWarmup out to wait for one ttl"}},
 		"a deadline shorter than a pod's start": {
 			change: func(s *v1alpha1.RoutingPlaneSpec) {
 				s.Rollout.ProgressDeadline = &metav1.Duration{Duration: time.Minute}
@@ -303,7 +303,8 @@ func TestEveryFileCanBeMadeToHaveNoWarning(t *testing.T) {
 				policy, plane := cases.ValidPolicy(), cases.ValidPlane()
 				policy.Models[0].AlgorithmSettings = settings
 				policy.Models[0].RequestAlgorithms = []v1alpha1.RequestAlgorithm{{AlgorithmSettings: v1alpha1.AlgorithmSettings{Algorithm: v1alpha1.Random}}}
-				plane.Gateways = nil
+				plane.Gateways, plane.Rollout.GatewayWarmup = nil, &metav1.Duration{Duration: time.Second}
+				plane.LastCluster.TTL = &metav1.Duration{Duration: 24 * time.Hour}
 				plane.Stargate.DefaultAlgorithm = pulsarWaitAndWiden
 				plane.Stargate.RequestAlgorithms = []v1alpha1.RequestAlgorithm{{AlgorithmSettings: settings}}
 				for _, w := range validate.WithoutNotes(append(validate.PolicyWarnings(&policy, root, generations), validate.PlaneWarnings(&plane, root, generations)...)) {

@@ -3,8 +3,6 @@ package cli
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -75,6 +73,17 @@ var _ = Describe("A plan", func() {
 		Expect(none.out).To(ContainSubstring(`- model "m": algorithm: pulsar-wait-and-widen`), "the policy leaves its plane")
 	})
 
+	It("says so where the plugin knows other releases than the operator", func(ctx SpecContext) {
+		s := newSite(ctx, fixtures.Stargate{})
+		text := planeText("") + policyText("a", "m"+flag)
+		s.apply(text)
+		s.ready()
+		const doubt = "this plan is not what the operator will do; give --stargate-generations what the operator's manager has"
+		Expect(s.plan(text).out).NotTo(ContainSubstring(doubt))
+		other := routing(ctx, text, append([]string{"plan", "-f", "-"}, cluster(s.namespace)...)...)
+		Expect(other.out).To(ContainSubstring(doubt))
+	})
+
 	It("of a new plane shows the first configuration, and the adoption that waits for the argument", func(ctx SpecContext) {
 		s := newSite(ctx, fixtures.Stargate{Inline: `{"models":{"m":"random"}}`})
 		a := s.plan(planeText("") + policyText("a", "m"))
@@ -116,7 +125,7 @@ var _ = Describe("The status", func() {
 		s.apply(planeText("") + policyText("a", "m"))
 		a := s.watch()
 		Expect(a.code).To(Equal(0), "%+v", a)
-		Expect(a.out).To(MatchRegexp(`(?m)^\S+Z  cli-\S+/llm, Ready, stage Settled, llm-request-router 2/2, llm-api-gateway 2/2: everything that the policies ask for is in effect$`))
+		Expect(a.out).To(MatchRegexp(`(?m)^\S+Z  cli-\S+/llm, Ready, stage Settled, llm-request-router 2/2 pods up to date, llm-api-gateway 2/2 pods up to date: everything that the policies ask for is in effect$`))
 		Expect(s.ok("status")).To(HavePrefix("plane " + s.namespace + "/llm  Ready, stage Settled\n"))
 		Expect(s.ok("status", "llm")).To(ContainSubstring("2 of 2 ready  llm-stargate-"))
 
@@ -323,7 +332,8 @@ var _ = Describe("Letting go", func() {
 		Expect(s.routing("release", "llm", "--yes").code).To(Equal(1), "the argument still points at the file")
 		Expect(s.deployment(fixtures.Router).Spec.Template.Spec.Volumes).To(ContainElement(HaveField("Name", "routing-lb-config")))
 		argument(s, "--readiness-warmup-ms=1000")
-		out := s.ok("release", "llm", "--yes")
+		Expect(s.routing("release", "llm", "--yes").err).To(ContainSubstring("has no argument --lb-config-path"))
+		out := s.ok("release", "llm", "--yes", "--unread")
 		Expect(out).To(ContainSubstring("let go of Deployment llm-request-router\n"))
 		Expect(out).To(ContainSubstring("kubectl delete configmap -n " + s.namespace))
 		free(s)
@@ -376,10 +386,7 @@ var _ = Describe("The plugin", func() {
 	It("is found by kubectl, and completes live names", func(ctx SpecContext) {
 		s := newSite(ctx, fixtures.Stargate{})
 		s.apply(planeText("") + "---\n" + strings.ReplaceAll(planeText(""), "llm", "other"))
-		folder := GinkgoT().TempDir()
-		build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(folder, "kubectl-routing"), "./cmd/kubectl-routing")
-		build.Dir = env.Root
-		run(build)
+		folder := buildPlugin(ctx)
 		kubectl := env.Kubectl(ctx, "routing", "status", "-n", s.namespace)
 		kubectl.Env = append(kubectl.Env, "PATH="+folder+string(os.PathListSeparator)+os.Getenv("PATH"))
 		Expect(run(kubectl)).To(ContainSubstring(s.namespace + "/llm, "))

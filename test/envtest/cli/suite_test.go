@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -76,6 +77,16 @@ func generations() []string {
 	}
 	slices.Sort(all)
 	return []string{"--stargate-generations", strings.Join(all, ",")}
+}
+
+// buildPlugin builds the program that kubectl looks for, and returns its folder.
+func buildPlugin(ctx context.Context) (folder string) {
+	GinkgoHelper()
+	folder = GinkgoT().TempDir()
+	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(folder, "kubectl-routing"), "./cmd/kubectl-routing")
+	build.Dir = env.Root
+	run(build)
+	return folder
 }
 
 func run(command *exec.Cmd) string {
