@@ -259,19 +259,28 @@ func (p *pass) memoryVerdict() verdict {
 func sameVariables(have, want map[string]string) bool {
 	defaults := render.GatewayVariables(v1alpha1.LastClusterSpec{}, false)
 	for _, name := range render.GatewayVariableNames() {
-		if canonical(cmp.Or(have[name], defaults[name])) != canonical(want[name]) {
+		if canonical(name, cmp.Or(have[name], defaults[name])) != canonical(name, want[name]) {
 			return false
 		}
 	}
 	return true
 }
 
-func canonical(value string) string {
-	if on, err := strconv.ParseBool(value); err == nil && value != "0" && value != "1" {
-		return strconv.FormatBool(on)
-	}
-	if d, err := time.ParseDuration(value); err == nil {
-		return d.String()
+// canonical is how the operator itself would spell a variable's value; what the gateway cannot read stays as it is.
+func canonical(name, value string) string {
+	switch name {
+	case render.VariableEnabled:
+		if on, err := strconv.ParseBool(value); err == nil {
+			return strconv.FormatBool(on)
+		}
+	case render.VariableLocalMaxEntries:
+		if entries, err := strconv.ParseInt(value, 10, 64); err == nil {
+			return strconv.FormatInt(entries, 10)
+		}
+	case render.VariableTTL, render.VariableLookupTimeout:
+		if d, err := time.ParseDuration(value); err == nil {
+			return d.String()
+		}
 	}
 	return value
 }
