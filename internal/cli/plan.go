@@ -430,7 +430,7 @@ func (l *livePlan) doubt(ctx context.Context, p *planned, live *v1alpha1.Routing
 	}
 	if len(unchanged.Restarts()) > 0 {
 		p.warnings = append(p.warnings, fmt.Sprintf("the plane is Ready, and by the releases that the plugin knows Stargate %s would get another file: this plan is not what the operator will do; "+
-			"give --stargate-generations what the operator's manager has", live.Status.Stargate.Release))
+			"give --stargate-generations what the operator's manager has", seen.World.Stargate.Template.Release.Version))
 	}
 	return nil
 }

@@ -185,13 +185,13 @@ func (w *warner) defaultAlgorithm(a v1alpha1.Algorithm, path *field.Path) {
 		return
 	}
 	bare, d := &v1alpha1.AlgorithmSettings{Algorithm: a}, warner{generations: w.generations}
-	d.weight(bare, path, "defaultAlgorithm cannot say rendezvousWeight: last-mean-input-tps; if there are such clusters, list the models in a policy that does")
+	d.weight(bare, path, "with rendezvousWeight: last-mean-input-tps they stay")
 	if a == v1alpha1.PulsarWaitAndWiden {
 		d.shortcut(bare, path)
 	}
-	d.seed(bare, path, "defaultAlgorithm has no seed; list the models in a policy with one")
+	d.seed(bare, path, "a seed of its own tells one from the other")
 	for _, warning := range d.warnings {
-		w.note(path, warning.Message)
+		w.note(path, warning.Message+"; defaultAlgorithm has no settings: to set any of this, list the models in a policy")
 	}
 }
 

@@ -24,6 +24,8 @@ const (
 	oldTPS = " ranks by the maximum input TPS, and clusters behind workers or relays too old to report it drop out of the ranking; if there are any, set rendezvousWeight: last-mean-input-tps, if there are none, max-input-tps"
 	noSLO  = "pulsar-wait-and-widen without both maxQueueTimeFloorMs and maxQueueTimeCeilMs: "
 
+	noSettings = "; defaultAlgorithm has no settings: to set any of this, list the models in a policy"
+
 	metadata = "newer Stargate builds let function metadata override fields per request (x-routing-method: pulsar;seed=x), " +
 		"so what runs can differ from the file and nothing in the cluster shows it; keep such overrides out of function metadata"
 )
@@ -231,9 +233,9 @@ func TestPlaneWarnings(t *testing.T) {
 			change: func(s *v1alpha1.RoutingPlaneSpec) { s.Stargate.DefaultAlgorithm = pulsarWaitAndWiden },
 			want: []string{
 				"note: spec.stargate.defaultAlgorithm: pulsar-wait-and-widen ranks by the maximum input TPS, and clusters behind workers or relays too old to report it drop out of the ranking; " +
-					"defaultAlgorithm cannot say rendezvousWeight: last-mean-input-tps; if there are such clusters, list the models in a policy that does",
-				"note: spec.stargate.defaultAlgorithm: " + noSLO + "requests overflow as soon as rank 1 has no free engine slot; to keep them there raise maxQueued and set cacheAffinityWaitMs, or use pulsar; if it is meant, write maxQueued: 0",
-				"note: spec.stargate.defaultAlgorithm: pulsar-wait-and-widen without a seed is fine, but two planes with the same models rank alike; defaultAlgorithm has no seed; list the models in a policy with one",
+					"with rendezvousWeight: last-mean-input-tps they stay" + noSettings,
+				"note: spec.stargate.defaultAlgorithm: " + noSLO + "requests overflow as soon as rank 1 has no free engine slot; to keep them there raise maxQueued and set cacheAffinityWaitMs, or use pulsar; if it is meant, write maxQueued: 0" + noSettings,
+				"note: spec.stargate.defaultAlgorithm: pulsar-wait-and-widen without a seed is fine, but two planes with the same models rank alike; a seed of its own tells one from the other" + noSettings,
 			}},
 		"request algorithms are judged as a policy's": {
 			change: func(s *v1alpha1.RoutingPlaneSpec) {
