@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -116,13 +118,22 @@ policy or the plane changes: retry it when the cause was elsewhere, such as a no
 			if err := o.patch(ctx, c, key, map[string]any{"metadata": map[string]any{"annotations": map[string]any{rollout.RetryAnnotation: value}}}); err != nil {
 				return err
 			}
-			if failed := failures(before); len(failed) > 0 {
-				fmt.Fprintf(o.Out, "plane %s tries again:\n  %s\n", key, strings.Join(failed, "\n  "))
-			} else {
-				fmt.Fprintf(o.Out, "plane %s has no failure on record; what fails from now on is judged anew\n", key)
-			}
+			fmt.Fprintln(o.Out, retried(before))
 			return nil
 		})
+}
+
+// retried says what a plane, as it was, tries again when asked.
+func retried(plane *v1alpha1.RoutingPlane) string {
+	key := client.ObjectKeyFromObject(plane)
+	if failed := failures(plane); len(failed) > 0 {
+		return fmt.Sprintf("plane %s tries again:\n  %s", key, strings.Join(failed, "\n  "))
+	}
+	stalled := meta.FindStatusCondition(plane.Status.Conditions, v1alpha1.ConditionStalled)
+	if stalled != nil && stalled.Status == metav1.ConditionTrue && stalled.Reason == rollout.ReasonFieldContested {
+		return fmt.Sprintf("plane %s takes its fields back once more:\n  %s", key, stalled.Message)
+	}
+	return fmt.Sprintf("plane %s has no failure on record; what fails from now on is judged anew", key)
 }
 
 // failures on record, in words.

@@ -55,7 +55,7 @@ func (s *Snapshot) Judge() (Outcome, string) {
 	}
 	isReady := ready.Status == metav1.ConditionTrue
 	said := strings.TrimPrefix(ready.Message, string(plane.Status.Stage)+": ") // the stage is shown beside it
-	if plane.Spec.Rollout.Paused && !isReady && ready.Reason != rollout.ReasonRollingOut {
+	if plane.Spec.Rollout.Paused && !isReady && ready.Reason != rollout.ReasonRollingOut && ready.Reason != rollout.ReasonPodsNotReady {
 		return Held, "paused: " + said
 	}
 	if plane.Spec.Rollout.Pin != "" && isReady {

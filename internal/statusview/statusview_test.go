@@ -82,6 +82,7 @@ func TestAPipelineGoesOnUntilThereIsAnOutcome(t *testing.T) {
 		"paused with something to do is held":               {with(snapshot(condition{"Ready", "False", "Paused", "would roll"}), pause), statusview.Held, "paused: would roll"},
 		"paused with nothing to do is ready":                {with(snapshot(ready), pause), statusview.Ready, "all in effect"},
 		"paused while Kubernetes rolls out is pending":      {with(snapshot(rolling), pause), statusview.Pending, "1 of 3 pods"},
+		"paused while a pod is missing is pending":          {with(snapshot(condition{"Ready", "False", "PodsNotReady", "1 of 3 pods"}), pause), statusview.Pending, "1 of 3 pods"},
 		"paused is held though a policy is not in the file": {with(with(snapshot(condition{"Ready", "False", "Paused", "would roll"}), pause), policies(policy("p", 1, 1, accepted, condition{"Programmed", "False", "Pending", ""}))), statusview.Held, "paused: would roll"},
 		"a failure that was retried is pending":             {with(snapshot(rolling, condition{"Stalled", "True", "RevisionFailed", "it failed"}), failed("1", "2")), statusview.Pending, "the operator has not tried again yet"},
 		"a failure of the present retry is stalled":         {with(snapshot(rolling, condition{"Stalled", "True", "RevisionFailed", "it failed"}), failed("2", "2")), statusview.Stalled, "it failed"},
