@@ -60,6 +60,9 @@ func (v *planeValidator) review(ctx context.Context, old, plane *v1alpha1.Routin
 		}
 		errs, warnings = ratchet(errs, before, same, same)
 	}
+	if old != nil {
+		errs = append(errs, validate.PlaneChange(&old.Spec, &plane.Spec, specPath)...)
+	}
 	forbidden, err := v.authorize(ctx, old, plane)
 	if err != nil {
 		return nil, unreadable(err)

@@ -316,6 +316,16 @@ func TestMountThatCameLaterIsToleratedWithAWarning(t *testing.T) {
 	expectWarning(t, warnings, "tolerated")
 }
 
+func TestAConfigPathThatMovesIsRefusedWhateverElseIsTolerated(t *testing.T) {
+	v := planeValidator{newSite(t, anybody, interceptor.Funcs{}, router("router:0.18.0", corev1.VolumeMount{Name: "chart", MountPath: "/etc"}))}
+	edited := planeIn("nvcf")
+	edited.Spec.Stargate.ConfigPath = "/etc/routing-operator/v2/lb-config.json"
+	_, err := v.ValidateUpdate(by(t), planeIn("nvcf"), edited)
+	if want := "configPath cannot be changed"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
 func TestPlaneWarningsSpeakOfTheReleaseThatRuns(t *testing.T) {
 	weight := "last-mean-input-tps"
 	plane := planeIn("nvcf")

@@ -118,12 +118,14 @@ type StargateSpec struct {
 	Container string `json:"container,omitempty"`
 
 	// configPath is the file that Stargate's argument --lb-config-path names. The
-	// operator mounts its file there; the directory must hold no other mount.
-	// Default /etc/routing-operator/lb-config.json.
+	// operator mounts its file there; the directory must hold no other mount. It
+	// cannot be changed: the file would go from where Stargate reads it. Default
+	// /etc/routing-operator/lb-config.json.
 	// +kubebuilder:default="/etc/routing-operator/lb-config.json"
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(/[.]?[A-Za-z0-9_-][A-Za-z0-9._-]*){3,}$')",message="configPath must be the absolute path of a file at least two directories deep, in letters, digits, '.', '_' and '-' and without '..', for example /etc/routing-operator/lb-config.json: the operator mounts over the file's directory"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^/(dev|proc|run|sys|var/run)/')",message="configPath must not lie in /dev, /proc, /run, /sys or /var/run: the operator mounts over the file's directory"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="configPath cannot be changed: the file would go from the old path, which Stargate's arguments may still name, and no new pod would start; to move, have the arguments name a file of the chart's, delete the plane and create it anew with the other path"
 	// +optional
 	ConfigPath string `json:"configPath,omitempty"`
 

@@ -208,7 +208,8 @@ type Template struct {
 	Foreign string
 
 	// ReadsFile: Stargate's arguments name the plane's configPath (or the plane says that it knows), so that
-	// the mounted revision is what Stargate reads.
+	// the mounted revision is what Stargate reads. So it is where they name another path at which the operator's
+	// file is mounted, as for a plane with another configPath.
 	ReadsFile bool
 	// Unread is what is known of the file that Stargate reads instead, where ReadsFile is false or Revision empty.
 	Unread Unread

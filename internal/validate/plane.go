@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -20,6 +21,9 @@ import (
 
 // DefaultPathPrefix is the directory under which configPath must lie where the administrator says nothing else.
 const DefaultPathPrefix = "/etc/routing-operator"
+
+// defaultConfigPath is the schema's default of configPath.
+const defaultConfigPath = DefaultPathPrefix + "/lb-config.json"
 
 // Options of the operator that bear on what is accepted.
 type Options struct {
@@ -55,6 +59,18 @@ func Plane(spec *v1alpha1.RoutingPlaneSpec, root *field.Path, options Options) f
 	}
 	errs = append(errs, checkChoice(spec.DeletionPolicy, root.Child("deletionPolicy"), v1alpha1.DeletionUnwind, v1alpha1.DeletionRetain)...)
 	return errs
+}
+
+// PlaneChange returns what makes a change of the spec of a RoutingPlane unacceptable, whatever the new spec is by itself.
+// Root is the path of the spec. In both, a field that the API server would default may be unset.
+func PlaneChange(before, after *v1alpha1.RoutingPlaneSpec, root *field.Path) field.ErrorList {
+	was, is := cmp.Or(before.Stargate.ConfigPath, defaultConfigPath), cmp.Or(after.Stargate.ConfigPath, defaultConfigPath)
+	if was == is {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(root.Child("stargate", "configPath"), is,
+		"configPath cannot be changed: the file would go from the old path, which Stargate's arguments may still name, and no new pod would start; "+
+			"to move, have the arguments name a file of the chart's, delete the plane and create it anew with the other path")}
 }
 
 func checkStargate(s *v1alpha1.StargateSpec, path *field.Path, options Options) field.ErrorList {

@@ -32,6 +32,16 @@ func TestPlane(t *testing.T) {
 	}
 }
 
+func TestPlaneChange(t *testing.T) {
+	for _, c := range cases.PlaneChanges() {
+		t.Run(c.Name, func(t *testing.T) {
+			before, after := cases.ValidPlane(), cases.ValidPlane()
+			c.Change(&after)
+			checkErrors(t, validate.PlaneChange(&before, &after, root), c.Errors)
+		})
+	}
+}
+
 func checkErrors(t *testing.T, errs field.ErrorList, want []string) {
 	t.Helper()
 	var got []string

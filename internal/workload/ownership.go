@@ -133,7 +133,7 @@ func (r *Reader) Problem(spec *corev1.PodSpec) string {
 		return ""
 	}
 	if r.Artefact == render.ArtefactStargate {
-		return r.mountProblem(container)
+		return cmp.Or(r.movedProblem(spec, container), r.mountProblem(container))
 	}
 	count := map[string]int{}
 	for i := range container.Env {
@@ -145,6 +145,17 @@ func (r *Reader) Problem(spec *corev1.PodSpec) string {
 		}
 	}
 	return ""
+}
+
+// movedProblem finds the operator's file mounted at another path that the arguments name: applying it at the configuration
+// path would take it away there, and no pod would start any more.
+func (r *Reader) movedProblem(spec *corev1.PodSpec, container *corev1.Container) string {
+	at := r.readAt(spec, container, configPathOf(container))
+	if samePath(at, r.ConfigPath) {
+		return ""
+	}
+	return fmt.Sprintf("container %s reads the operator's file at %s, where an earlier spec.stargate.configPath had it; mounting it at %s would take it away from there, and no new pod would start: "+
+		"create the plane anew with the path that is read or, to move, have --lb-config-path name a file of the chart's first", container.Name, at, r.ConfigPath)
 }
 
 // mountProblem finds another mount that would hide the operator's file.

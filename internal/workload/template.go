@@ -71,9 +71,10 @@ func (r *Reader) Template(spec *corev1.PodSpec) rollout.Template {
 		t.Memory = r.memory(container, t.Release.Generation)
 		return t
 	}
-	t.Revision, t.Touched = r.stargateRevision(spec, container)
 	given := configPathOf(container)
-	t.ReadsFile = r.ConfigPathCheck == v1alpha1.ConfigPathCheckSkip || samePath(given, r.ConfigPath)
+	at := r.readAt(spec, container, given)
+	t.Revision, t.Touched = r.stargateRevision(spec, container, at)
+	t.ReadsFile = r.ConfigPathCheck == v1alpha1.ConfigPathCheckSkip || samePath(given, at)
 	if !t.ReadsFile || t.Revision == "" {
 		t.Unread = r.unread(spec, container, given)
 	}
@@ -109,19 +110,32 @@ func configPathOf(c *corev1.Container) string {
 
 func samePath(a, b string) bool { return a != "" && path.Clean(a) == path.Clean(b) }
 
-// stargateRevision tells which revision of the plane a pod of the spec finds at the configuration path, and
-// whether any of the operator's fields are there at all.
-func (r *Reader) stargateRevision(spec *corev1.PodSpec, container *corev1.Container) (revision string, touched bool) {
-	mount := mountAt(container, r.ConfigPath)
-	volume := findVolume(spec, VolumeName)
-	touched = volume != nil || mount != nil && mount.Name == VolumeName
-	if volume == nil || mount == nil || mount.Name != VolumeName || !mount.ReadOnly || isSubPath(mount) ||
-		!samePath(mount.MountPath, path.Dir(r.ConfigPath)) {
-		return "", touched
+// readAt is where the operator's file is looked for: at the configuration path or, where it is mounted at another one that
+// the arguments name, at that. A plane that had another configuration path mounted it there.
+func (r *Reader) readAt(spec *corev1.PodSpec, container *corev1.Container, given string) string {
+	if source, _ := mountedAt(spec, container, given); source != nil {
+		return given
 	}
-	source := volume.ConfigMap
-	if source == nil || ptr.Deref(source.Optional, false) || !IsRevision(r.Plane, render.ArtefactStargate, source.Name) ||
-		keyAt(source, path.Base(r.ConfigPath)) != render.LBConfigKey {
+	return r.ConfigPath
+}
+
+// mountedAt is the ConfigMap of the operator's volume, and its mount, where a file of the container is the lb-config.json
+// in it; nil where it is not.
+func mountedAt(spec *corev1.PodSpec, container *corev1.Container, file string) (*corev1.ConfigMapVolumeSource, *corev1.VolumeMount) {
+	volume, mount := findVolume(spec, VolumeName), mountAt(container, file)
+	if volume == nil || volume.ConfigMap == nil || mount == nil || mount.Name != VolumeName || isSubPath(mount) ||
+		!samePath(mount.MountPath, path.Dir(file)) || keyAt(volume.ConfigMap, path.Base(file)) != render.LBConfigKey {
+		return nil, nil
+	}
+	return volume.ConfigMap, mount
+}
+
+// stargateRevision tells which revision of the plane a pod of the spec finds at the path, and whether any of the
+// operator's fields are there at all.
+func (r *Reader) stargateRevision(spec *corev1.PodSpec, container *corev1.Container, at string) (revision string, touched bool) {
+	touched = findVolume(spec, VolumeName) != nil // which no mount of it can do without
+	source, mount := mountedAt(spec, container, at)
+	if source == nil || !mount.ReadOnly || ptr.Deref(source.Optional, false) || !IsRevision(r.Plane, render.ArtefactStargate, source.Name) {
 		return "", touched
 	}
 	return source.Name, touched

@@ -147,6 +147,43 @@ func TestTheLastConfigurationPathInCommandAndArgumentsCounts(t *testing.T) {
 	}
 }
 
+func TestTheOperatorsFileIsNotTakenAwayFromWhereItIsRead(t *testing.T) {
+	elsewhere := func(s *corev1.PodSpec) {
+		s.Containers[1].Args[1] = "--lb-config-path=/etc/llm-request-router/lb-config.json"
+	}
+	for name, test := range map[string]struct {
+		configPath string
+		change     func(*corev1.PodSpec)
+		reads      bool
+		problem    string
+	}{
+		"another directory":             {configPath: "/etc/routing-operator/v2/lb-config.json", reads: true, problem: "/etc/routing-operator/v2/lb-config.json"},
+		"another file in the directory": {configPath: "/etc/routing-operator/other.json", reads: true, problem: "/etc/routing-operator/other.json"},
+		"a file of another name": {configPath: "/etc/routing-operator/lb-config.json", reads: true, problem: "/etc/routing-operator/lb-config.json", change: func(s *corev1.PodSpec) {
+			s.Containers[1].Args[1] = "--lb-config-path=/etc/routing-operator/other.json"
+			s.Volumes[0].ConfigMap.Items = []corev1.KeyToPath{{Key: "lb-config.json", Path: "other.json"}}
+		}},
+		"the path that is read":                  {configPath: "/etc/routing-operator/lb-config.json", reads: true},
+		"a file of the chart's is read":          {configPath: "/etc/routing-operator/v2/lb-config.json", change: elsewhere},
+		"a file that the operator's mount lacks": {configPath: "/etc/routing-operator/lb-config.json", change: func(s *corev1.PodSpec) { s.Containers[1].Args[1] = "--lb-config-path=/etc/routing-operator/other.json" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, reader := spec(t, router), stargateReader()
+			if test.change != nil {
+				test.change(s)
+			}
+			reader.ConfigPath = test.configPath
+			got := reader.Template(s)
+			if got.ReadsFile != test.reads || test.reads && got.Revision != revision || !got.Touched {
+				t.Errorf("got %+v", got)
+			}
+			if problem := reader.Problem(s); (problem != "") != (test.problem != "") || !contains(problem, test.problem) {
+				t.Errorf("problem %q", problem)
+			}
+		})
+	}
+}
+
 func TestTheFileThatIsReadInsteadIsFollowedToItsConfigMap(t *testing.T) {
 	for name, test := range map[string]struct {
 		path, mount string

@@ -136,8 +136,10 @@ const (
 		"for example /etc/routing-operator/lb-config.json: the operator mounts over the file's directory"
 	occupiedPath = "configPath must not lie in /dev, /proc, /run, /sys or /var/run: the operator mounts over the file's directory"
 	notAllowed   = "configPath must lie in a directory that the operator is allowed to mount over: /etc/routing-operator; choose one there or have the administrator allow this one"
-	notPrefix    = "prefix must be the beginning of a metric's name, such as stargate_: letters, digits, '_' and ':', not beginning with a digit"
-	notWave      = "a wave must be a number of models, 1 or more, or a percentage from 1% to 100%"
+	notMovable   = "configPath cannot be changed: the file would go from the old path, which Stargate's arguments may still name, and no new pod would start; " +
+		"to move, have the arguments name a file of the chart's, delete the plane and create it anew with the other path"
+	notPrefix = "prefix must be the beginning of a metric's name, such as stargate_: letters, digits, '_' and ':', not beginning with a digit"
+	notWave   = "a wave must be a number of models, 1 or more, or a percentage from 1% to 100%"
 )
 
 // Policies are the cases of RoutingPolicy.
@@ -498,6 +500,21 @@ func Planes() []Case[planeSpec] {
 	list = append(list, waves()...)
 	list = append(list, analyses()...)
 	return append(list, namespaces()...)
+}
+
+// PlaneChanges are changes of a valid spec for a plane that is stored.
+func PlaneChanges() []Case[planeSpec] {
+	moved := func(to string) []string {
+		return []string{fmt.Sprintf("spec.stargate.configPath: Invalid value: %q: %s", to, notMovable)}
+	}
+	return []Case[planeSpec]{
+		{Name: "a configPath that is only written out is accepted", Change: func(s *planeSpec) { s.Stargate.ConfigPath = "/etc/routing-operator/lb-config.json" }},
+		{Name: "another workload is accepted", Change: func(s *planeSpec) { s.Stargate.WorkloadRef.Name = "other" }},
+		{Name: "a configPath in another directory is refused", Change: func(s *planeSpec) { s.Stargate.ConfigPath = "/etc/routing-operator/v2/lb-config.json" },
+			Errors: moved("/etc/routing-operator/v2/lb-config.json")},
+		{Name: "a configPath of another file is refused", Change: func(s *planeSpec) { s.Stargate.ConfigPath = "/etc/routing-operator/other.json" },
+			Errors: moved("/etc/routing-operator/other.json")},
+	}
 }
 
 func configPaths() []Case[planeSpec] {

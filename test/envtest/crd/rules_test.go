@@ -33,6 +33,21 @@ var _ = Describe("A rule about one object", func() {
 	}
 })
 
+var _ = Describe("A rule about a change", Ordered, func() {
+	stored := plane("changed", cases.ValidPlane())
+	BeforeAll(func(ctx context.Context) { Expect(server.Create(ctx, stored)).To(Succeed()) })
+	AfterAll(func(ctx context.Context) { Expect(server.Delete(ctx, stored)).To(Succeed()) })
+
+	for _, c := range cases.PlaneChanges() {
+		It("holds at both doors: "+c.Name, func(ctx context.Context) {
+			changed := stored.DeepCopy()
+			c.Change(&changed.Spec)
+			compare(validate.PlaneChange(&stored.Spec, &changed.Spec, spec), c.Errors,
+				server.Update(ctx, changed, client.DryRunAll), c.ServerErrors())
+		})
+	}
+})
+
 func compare(library field.ErrorList, wantLibrary []string, answer error, wantAnswer []string) {
 	GinkgoHelper()
 	var got []string

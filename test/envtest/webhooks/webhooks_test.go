@@ -130,7 +130,6 @@ var _ = Describe("A plane", func() {
 		forbidden := ConsistOf(HavePrefix("spec.stargate.workloadRef: Forbidden"))
 		Expect(edit(func(p *v1alpha1.RoutingPlane) { p.Spec.Stargate.WorkloadRef.Name = "other" })()).To(forbidden)
 		Expect(edit(func(p *v1alpha1.RoutingPlane) { p.Spec.Stargate.Container = "sidecar" })()).To(forbidden)
-		Expect(edit(func(p *v1alpha1.RoutingPlane) { p.Spec.Stargate.ConfigPath = "/etc/routing-operator/b/c.json" })()).To(forbidden)
 		Expect(edit(func(p *v1alpha1.RoutingPlane) { p.Spec.Gateways[0].Container = "sidecar" })()).
 			To(ConsistOf(HavePrefix("spec.gateways[0].workloadRef: Forbidden")))
 	})
