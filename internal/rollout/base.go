@@ -45,7 +45,8 @@ func (p *pass) base() (bool, error) {
 		p.stall(&p.stargate, ReasonRevisionFailed, p.heldMessage())
 		return true, nil
 	}
-	return true, p.rollBase(name, rendered, keep)
+	_, err = p.rollBase(name, rendered, keep)
+	return true, err
 }
 
 // lost says that flags are on although a gateway's memory is not, with until set while that is to be restored
@@ -80,8 +81,8 @@ func (p *pass) lost() *reason {
 	return missing
 }
 
-// rollBase gives Stargate the revision as soon as nothing speaks against it.
-func (p *pass) rollBase(name string, rendered render.Rendered, keep render.Flags) error {
+// rollBase gives Stargate the revision as soon as nothing speaks against it, and tells whether it does.
+func (p *pass) rollBase(name string, rendered render.Rendered, keep render.Flags) (bool, error) {
 	sg := &p.w.Stargate
 	withdrawn := sg.Template.Revision != "" && p.w.Revisions[sg.Template.Revision].Flags.Difference(keep).Len() > 0
 	if withdrawn && p.appeared() == nil { // else the policies that ask for them may be still to come
@@ -89,7 +90,7 @@ func (p *pass) rollBase(name string, rendered render.Rendered, keep render.Flags
 	}
 	generation := sg.Release().Generation
 	if _, err := lbconfig.Read(rendered.Data, generation); err != nil {
-		return fmt.Errorf("the rendered file would be refused by Stargate %s: %w", sg.Release().Version, err)
+		return false, fmt.Errorf("the rendered file would be refused by Stargate %s: %w", sg.Release().Version, err)
 	}
 
 	wave := 0
@@ -111,12 +112,12 @@ func (p *pass) rollBase(name string, rendered render.Rendered, keep render.Flags
 	if r := first(gates...); r != nil {
 		p.stargate = verdict{reason: r.reason, message: fmt.Sprintf("%s (%s) waits: %s", why, name, r.message)}
 		p.waitFor(r, why)
-		return nil
+		return false, nil
 	}
 	p.apply(sg, render.ArtefactStargate, name, stargateData(rendered), wave, fmt.Sprintf("%s: %s %s gets %s", why, sg.Kind, sg.Name, name))
 	p.stargate = verdict{reason: ReasonRollingOut, message: fmt.Sprintf("%s %s gets %s", sg.Kind, sg.Name, name)}
 	p.wait(ReasonRollingOut, p.stargate.message, time.Time{})
-	return nil
+	return true, nil
 }
 
 func (p *pass) baseReason(name string, withdrawn, unreadable bool) string {

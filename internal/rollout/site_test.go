@@ -60,6 +60,8 @@ type site struct {
 	endless bool
 	// wave that was given last, where everything is explored and waves are judged.
 	wave waveGiven
+	// frozen is a workload of which nothing gets any further: it has no quota, say.
+	frozen *workload
 	// oneDrain: a workload ends no further pod while one of its pods is terminating.
 	oneDrain bool
 	// watch, if set, is shown every plan before it is carried out.
@@ -234,7 +236,7 @@ func (s *site) starts(w *workload, t template) bool {
 
 // moves are the next steps that the workload's controller and its pods can take.
 func (s *site) moves(w *workload) (moves []func()) {
-	if w.missing {
+	if w.missing || w == s.frozen {
 		return nil
 	}
 	if w == s.stargate {

@@ -3,6 +3,7 @@ package rollout
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
@@ -28,20 +29,43 @@ func (p *pass) unwind() error {
 
 // released says what is left of a plane that was taken out of its workloads.
 func (p *pass) released() string {
-	sg := &p.w.Stargate
-	if !sg.Touched() || !sg.Template.ReadsFile {
-		return "the plane was deleted and its workloads were let go"
+	sg, said := &p.w.Stargate, "the plane was deleted"
+	kept := p.kept()
+	if sg.Touched() && sg.Template.ReadsFile && sg.OtherPlane == "" {
+		flags := ""
+		if p.w.Revisions[sg.Template.Revision].Flags.Len() > 0 {
+			flags = ", flags included,"
+		}
+		said += fmt.Sprintf("; %s %s still reads the operator's file, so its mount and %s stay%s and belong to nobody: point its arguments elsewhere, then remove volume and mount as docs/adopting.md says",
+			sg.Kind, sg.Name, sg.Template.Revision, flags)
+	} else if len(kept) == 0 {
+		said += " and its workloads were let go"
 	}
-	return fmt.Sprintf("the plane was deleted; %s %s still reads %s, so its mount and %s stay and belong to nobody: point its arguments elsewhere, then remove volume and mount as docs/adopting.md says",
-		sg.Kind, sg.Name, p.w.Plane.ConfigPath, sg.Template.Revision)
+	if len(kept) > 0 {
+		said += fmt.Sprintf("; %s could not be let go of within spec.rollout.progressDeadline, and the operator's fields stay there as they are: once nothing is in the way, kubectl routing release %s -n %s takes them out",
+			strings.Join(kept, ", "), p.w.Plane.Name, p.w.Plane.Namespace)
+	}
+	return said
 }
 
-// overdue tells whether unwinding has gone on for the whole deadline without any progress: what is gone or
-// stuck is not waited for any longer.
+// kept are the workloads that were to be let go of and could not be.
+func (p *pass) kept() (names []string) {
+	for _, w := range p.workloads() {
+		if w.Touched() && w.OtherPlane == "" && !w.Template.ReadsFile {
+			names = append(names, w.Kind+" "+w.Name)
+		}
+	}
+	return names
+}
+
+// overdue tells whether unwinding has gone on for the whole deadline without any progress of the workload or of one that
+// is still being rolled out, which it may wait for: what is gone or stuck is not waited for any longer.
 func (p *pass) overdue(w *Workload) bool {
 	since := p.w.Plane.Deleted
-	if t := w.progressed(); t.After(since) {
-		since = t
+	for _, other := range append(p.workloads(), w) {
+		if t := other.progressed(); (other == w || !other.settled()) && t.After(since) {
+			since = t
+		}
 	}
 	deadline := since.Add(p.w.Plane.ProgressDeadline)
 	p.requeue(deadline)
@@ -74,7 +98,8 @@ func (p *pass) unwindFlags() (bool, error) {
 		if err != nil {
 			return true, err
 		}
-		return true, p.rollBase(name, rendered, render.Flags{})
+		rolled, err := p.rollBase(name, rendered, render.Flags{})
+		return rolled || err != nil || !p.overdue(sg), err
 	}
 	if sg.settled() && p.flagsGone() == nil || p.overdue(sg) {
 		return false, nil
@@ -92,14 +117,15 @@ func (p *pass) unwindMemory() (bool, error) {
 		g := &p.w.Gateways[i]
 		if g.Found && !g.Deleting && (g.Touched() || g.Managed) {
 			p.plan.Stage = v1alpha1.StageWithdrawMemory
-			if r := p.flagsGone(); r != nil && !p.overdue(&p.w.Stargate) {
-				p.wait(r.reason, r.message, r.until)
+			waited := g
+			if p.flagsGone() != nil {
+				waited = &p.w.Stargate
+			}
+			if p.letGo(g, "the plane was deleted", p.flagsGone) || !p.overdue(waited) {
 				return true, nil
 			}
-			if !p.letGo(g, "the plane was deleted", p.always) && p.overdue(g) {
-				continue
-			}
-			return true, nil
+			p.disown(g)
+			continue
 		}
 		if g.Found && !g.Deleting && !g.settled() && !p.overdue(g) {
 			p.plan.Stage = v1alpha1.StageWithdrawMemory
@@ -116,19 +142,25 @@ func (p *pass) unwindStargate() (bool, error) {
 	switch {
 	case !sg.Found || sg.Deleting:
 		return false, nil
-	case sg.Touched() && sg.Template.ReadsFile: // what it reads stays, and is nobody's
-		if sg.Managed {
-			p.step(Step{Kind: StepDisown, Workload: sg, Why: fmt.Sprintf("%s %s no longer names the plane, which was deleted", sg.Kind, sg.Name)})
-		}
-		return false, nil
+	case sg.Touched() && sg.Template.ReadsFile, p.blocked(sg) != nil: // what it reads, or may read, stays, and is nobody's
+		p.disown(sg)
 	case sg.Touched() || sg.Managed:
-		planned := p.letGo(sg, "the plane was deleted, and it reads another file", p.always)
-		return planned || !p.overdue(sg), nil
+		if p.letGo(sg, "the plane was deleted, and it reads another file", p.always) || !p.overdue(sg) {
+			return true, nil
+		}
+		p.disown(sg)
 	case (!sg.settled() || sg.mounts()) && !p.overdue(sg):
 		p.wait(ReasonRollingOut, sg.progress(), time.Time{})
 		return true, nil
 	}
 	return false, nil
+}
+
+// disown takes the plane's name off a workload whose template stays as it is.
+func (p *pass) disown(w *Workload) {
+	if w.Managed {
+		p.step(Step{Kind: StepDisown, Workload: w, Why: fmt.Sprintf("%s %s no longer names the plane, which was deleted", w.Kind, w.Name)})
+	}
 }
 
 // mounts tells whether a pod, possibly a terminating one, still has a revision mounted.
@@ -145,7 +177,7 @@ func (p *pass) former() (bool, error) {
 		}
 		if w.Touched() && w.Template.ReadsFile {
 			p.plan.Warnings = append(p.plan.Warnings, fmt.Sprintf(
-				"%s %s is no longer named by the plane and still reads %s; its file stays as it is until its arguments point elsewhere", w.Kind, w.Name, p.w.Plane.ConfigPath))
+				"%s %s is no longer named by the plane and still reads the operator's file, which stays as it is until its arguments point elsewhere", w.Kind, w.Name))
 			continue
 		}
 		p.plan.Stage = v1alpha1.StageRelease
