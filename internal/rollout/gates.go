@@ -159,10 +159,14 @@ func (p *pass) workloads() []*Workload {
 	return found
 }
 
-// rolling tells whether the operator's own change to the workload is still being rolled out.
+// rolling tells whether the operator's own change to the workload is still being rolled out. A workload that still names
+// the plane and has none of its fields is being let go of, unless somebody else took them out, which looks the same.
 func (p *pass) rolling(w *Workload) bool {
-	if w.settled() || !w.Managed || w.Template.Revision == "" {
+	switch {
+	case w.settled() || !w.Managed:
 		return false
+	case w.Template.Revision == "":
+		return !w.Touched()
 	}
 	return !p.recordOf(w.Template.Revision, w).complete()
 }

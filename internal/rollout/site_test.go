@@ -381,8 +381,11 @@ func (s *site) do(t testing.TB, plan *Plan) {
 				w.applied = w.number
 			}
 		case StepLetGo:
-			w.managed = false
-			w.change(func(to *template) { to.revision = "" })
+			w.managed = w.template.revision != "" // until the template without the fields is rolled out
+			before := w.number
+			if w.change(func(to *template) { to.revision = "" }); w.number != before {
+				w.applied = w.number
+			}
 		case StepDisown:
 			w.managed = false
 		case StepRecord:
@@ -528,10 +531,7 @@ func (s *site) check(t testing.TB, plan *Plan) {
 
 // operatorRolls tells whether a change of the operator's to the workload was not complete at any time since.
 func (s *site) operatorRolls(w *workload) bool {
-	if w.missing || !w.managed || w.template.revision == "" {
-		return false
-	}
-	return w.completed < w.applied
+	return !w.missing && w.managed && w.completed < w.applied
 }
 
 // complete notes which workloads are completely rolled out, whether or not anybody looked.
