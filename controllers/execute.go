@@ -58,7 +58,7 @@ type executor struct {
 // execute does the steps in order up to the first that fails, and returns those that were done.
 func (r *PlaneReconciler) execute(ctx context.Context, seen *observation, steps []rollout.Step) (done []rollout.Step, err error) {
 	e := &executor{PlaneReconciler: r, seen: seen, versions: map[string]string{}}
-	if seen.plane.DeletionTimestamp == nil && seen.manages() {
+	if seen.plane.DeletionTimestamp == nil && !seen.world.Plane.NamespaceTerminating && seen.manages() {
 		if err := e.finalize(ctx, controllerutil.AddFinalizer); err != nil { // somebody took it, or the plane came from a backup
 			return nil, err
 		}
