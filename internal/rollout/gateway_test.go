@@ -16,15 +16,15 @@ func TestVariablesAreTheSameByWhatTheGatewayMakesOfThem(t *testing.T) {
 		enabled, ttl, entries string // lookup timeout: unset
 		same                  bool
 	}{
-		"as they are rendered":                      {"true", "1h0m0s", "100000", true},
-		"true is 1":                                 {"1", "1h0m0s", "100000", true},
+		"as they are rendered": {"true", "1h0m0s", "100000", true},
+		"true is 1":            {"1", "1h0m0s", "100000", true},
 		"true is T, an hour is 60m, +100000 is one": {"T", "60m", "+100000", true},
 		"what is not set is the gateway's default":  {"true", "1h", "", true},
-		"but not off":                               {"0", "1h", "100000", false},
-		"nor unset":                                 {"", "1h", "100000", false},
-		"nor malformed":                             {"yes", "1h", "100000", false},
-		"another time":                              {"true", "1m", "100000", false},
-		"another number":                            {"true", "1h", "1", false},
+		"but not off":    {"0", "1h", "100000", false},
+		"nor unset":      {"", "1h", "100000", false},
+		"nor malformed":  {"yes", "1h", "100000", false},
+		"another time":   {"true", "1m", "100000", false},
+		"another number": {"true", "1h", "1", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			have := map[string]string{}

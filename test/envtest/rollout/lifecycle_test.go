@@ -420,4 +420,22 @@ var _ = Describe("Adoption", func() {
 		Expect(s.rollouts(s.gateways[0])).To(Equal(1), "nothing to change on the gateway")
 		Expect(s.flagsOn()).To(Equal([]string{"a"}))
 	})
+
+	It("does not count one that was switched on in the chart's ConfigMap beneath running pods, and gives them theirs", func(ctx SpecContext) {
+		s := newSite(ctx, layout{})
+		gateway := s.gateways[0].(*appsv1.Deployment)
+		Eventually(func(g Gomega) {
+			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(gateway), gateway)).To(Succeed())
+			g.Expect(gateway.Status.ReadyReplicas).To(Equal(*gateway.Spec.Replicas))
+			g.Expect(time.Since(gateway.CreationTimestamp.Time)).To(BeNumerically(">", 3*time.Second), "by times of whole seconds, the pods are older than what comes")
+		}).Should(Succeed())
+		chart := &corev1.ConfigMap{}
+		Expect(admin.Get(ctx, s.key(gateway.Spec.Template.Spec.Containers[0].EnvFrom[0].ConfigMapRef.Name), chart)).To(Succeed())
+		change(s, chart, func(cm *corev1.ConfigMap) { cm.Data["STARGATE_LAST_CLUSTER_ENABLED"] = "true" })
+		s.plane()
+		policy := s.policy("llama", flagged("a"))
+		s.settled(policy)
+		Expect(s.rollouts(gateway)).To(Equal(2), "the operator's own revision, once")
+		Expect(s.flagsOn()).To(Equal([]string{"a"}))
+	})
 })
