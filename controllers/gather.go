@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -422,7 +421,7 @@ func (g *gatherer) replicaSets(d *appsv1.Deployment) (children, error) {
 			continue
 		}
 		c.templates = append(c.templates, &rs.Spec.Template)
-		c.inUse = append(c.inUse, ptr.Deref(rs.Spec.Replicas, 1) > 0 || rs.Status.Replicas > 0)
+		c.inUse = append(c.inUse, workload.InUse(rs))
 	}
 	c.updated = func(pod *corev1.Pod) bool {
 		owner := metav1.GetControllerOfNoCopy(pod)

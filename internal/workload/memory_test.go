@@ -68,7 +68,7 @@ func TestAGatewayPodHasTheMemoryThatItStartedWith(t *testing.T) {
 	}
 }
 
-func unmarshal(t *testing.T, text string, into any) {
+func unmarshal(t testing.TB, text string, into any) {
 	t.Helper()
 	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
 		t.Fatalf("%v in\n%s", err, text)

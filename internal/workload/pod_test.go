@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/routing-operator/routing-operator/internal/rollout"
@@ -54,7 +55,12 @@ func TestAPodIsReadOffItsStatus(t *testing.T) {
 			want{started: true, waiting: "CrashLoopBackOff"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := stargateReader().Pod(pod(t, test.status), true)
+			whole := pod(t, test.status)
+			whole.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "d-abc", UID: "1", Controller: new(true)}}
+			got := stargateReader().Pod(whole, true)
+			if diff := cmp.Diff(got, stargateReader().Pod(strip(t, whole.DeepCopy()), true)); diff != "" {
+				t.Errorf("off the cache's pod: %s", diff)
+			}
 			have := want{got.Ready, got.Started, got.Crash, got.Waiting}
 			if diff := cmp.Diff(test.want, have, cmp.AllowUnexported(want{})); diff != "" {
 				t.Error(diff)

@@ -3,14 +3,15 @@ package workload
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
+	"unique"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/preflight"
@@ -50,6 +51,10 @@ func Strip(object any) (any, error) {
 		stripMeta(&o.ObjectMeta)
 		setHashes(&o.ObjectMeta, hashes)
 		stripTemplate(&o.Spec.Template)
+		stripMounts(&o.Spec.Template.Spec)
+		if !InUse(o) && !namesRevision(&o.Spec.Template.Spec) {
+			o.Spec.Template.Spec = corev1.PodSpec{}
+		}
 		o.Status.Conditions = nil
 	case *appsv1.ControllerRevision:
 		stripRevision(o)
@@ -103,15 +108,26 @@ func setHashes(meta *metav1.ObjectMeta, h Hashes) {
 func stripMeta(meta *metav1.ObjectMeta) {
 	meta.ManagedFields = nil
 	meta.Annotations = nil
-	meta.Labels = only(meta.Labels, keptLabels)
 	meta.GenerateName = ""
+	meta.Namespace = shared(meta.Namespace)
+	labels := meta.Labels
+	meta.Labels = nil
+	for _, key := range keptLabels {
+		if value, ok := labels[key]; ok {
+			metav1.SetMetaDataLabel(meta, key, shared(value))
+		}
+	}
+	var owners []metav1.OwnerReference
+	if owner := metav1.GetControllerOfNoCopy(meta); owner != nil {
+		owners = []metav1.OwnerReference{{
+			APIVersion: shared(owner.APIVersion), Kind: shared(owner.Kind), Name: shared(owner.Name), UID: shared(owner.UID), Controller: owner.Controller,
+		}}
+	}
+	meta.OwnerReferences = owners
 }
 
-func only(labels map[string]string, kept []string) map[string]string {
-	labels = maps.Clone(labels)
-	maps.DeleteFunc(labels, func(key, _ string) bool { return !slices.Contains(kept, key) })
-	return labels
-}
+// shared is the text in the one copy that all stripped objects share: a thousand pods name one image.
+func shared[T ~string](text T) T { return unique.Make(text).Value() }
 
 func stripTemplate(t *corev1.PodTemplateSpec) {
 	t.ObjectMeta = metav1.ObjectMeta{}
@@ -120,7 +136,7 @@ func stripTemplate(t *corev1.PodTemplateSpec) {
 
 // stripSpec keeps the volumes that hold ConfigMaps and, of containers, what Reader reads.
 func stripSpec(spec *corev1.PodSpec) {
-	kept := corev1.PodSpec{NodeName: spec.NodeName}
+	kept := corev1.PodSpec{NodeName: shared(spec.NodeName), Containers: make([]corev1.Container, len(spec.Containers))}
 	for i := range spec.Volumes {
 		if v := &spec.Volumes[i]; v.ConfigMap != nil || v.Name == VolumeName {
 			kept.Volumes = append(kept.Volumes, *v)
@@ -129,7 +145,7 @@ func stripSpec(spec *corev1.PodSpec) {
 	for i := range spec.Containers {
 		c := &spec.Containers[i]
 		container := corev1.Container{
-			Name: c.Name, Image: c.Image, EnvFrom: c.EnvFrom, VolumeMounts: c.VolumeMounts,
+			Name: shared(c.Name), Image: shared(c.Image), EnvFrom: c.EnvFrom, VolumeMounts: c.VolumeMounts,
 			Command: pathArguments(c.Command), Args: pathArguments(c.Args),
 		}
 		for j := range c.Env {
@@ -137,9 +153,34 @@ func stripSpec(spec *corev1.PodSpec) {
 				container.Env = append(container.Env, c.Env[j])
 			}
 		}
-		kept.Containers = append(kept.Containers, container)
+		kept.Containers[i] = container
 	}
 	*spec = kept
+}
+
+// InUse tells whether pods are made from a ReplicaSet, or are there.
+func InUse(rs *appsv1.ReplicaSet) bool {
+	return ptr.Deref(rs.Spec.Replicas, 1) > 0 || rs.Status.Replicas > 0
+}
+
+// namesRevision tells whether something in a stripped spec has the form of the operator's fields.
+func namesRevision(spec *corev1.PodSpec) bool {
+	return findVolume(spec, VolumeName) != nil || slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return configMapRef(&e) != nil })
+	})
+}
+
+// stripMounts drops all mounts where they make no difference: nothing is the operator's, and no argument names a file.
+// Where one makes a difference every other may too, by hiding it. A workload's own template keeps them, since the operator
+// is to find room there.
+func stripMounts(spec *corev1.PodSpec) {
+	if findVolume(spec, VolumeName) != nil || slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool { return configPathOf(&c) != "" }) {
+		return
+	}
+	spec.Volumes = nil
+	for i := range spec.Containers {
+		spec.Containers[i].VolumeMounts = nil
+	}
 }
 
 // pathArguments keeps --lb-config-path and its value.
@@ -159,30 +200,47 @@ func stripPod(pod *corev1.Pod) {
 		return
 	}
 	stripMeta(&pod.ObjectMeta)
-	stripSpec(&pod.Spec)
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil || owner.Kind != "ReplicaSet" && owner.Kind != v1alpha1.KindStatefulSet {
 		pod.Spec, pod.Status = corev1.PodSpec{}, corev1.PodStatus{}
 		return
 	}
-	kept := corev1.PodStatus{Phase: pod.Status.Phase, PodIP: pod.Status.PodIP}
+	stripSpec(&pod.Spec)
+	stripMounts(&pod.Spec)
+	kept := corev1.PodStatus{Phase: shared(pod.Status.Phase), PodIP: pod.Status.PodIP}
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady || c.Type == corev1.PodScheduled {
-			c.Message, c.LastProbeTime = "", metav1.Time{}
-			kept.Conditions = append(kept.Conditions, c)
+		if c.Type == corev1.PodReady || c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			kept.Conditions = append(kept.Conditions, corev1.PodCondition{
+				Type: shared(c.Type), Status: shared(c.Status), Reason: shared(c.Reason), LastTransitionTime: c.LastTransitionTime,
+			})
 		}
 	}
 	kept.ContainerStatuses = stripStatuses(pod.Status.ContainerStatuses)
-	kept.InitContainerStatuses = stripStatuses(pod.Status.InitContainerStatuses)
+	kept.InitContainerStatuses = stripStatuses(slices.DeleteFunc(slices.Clone(pod.Status.InitContainerStatuses), func(s corev1.ContainerStatus) bool { return s.State.Waiting == nil }))
 	pod.Status = kept
 }
 
-func stripStatuses(statuses []corev1.ContainerStatus) (kept []corev1.ContainerStatus) {
+func stripStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+	if len(statuses) == 0 {
+		return nil
+	}
+	kept := make([]corev1.ContainerStatus, len(statuses))
 	for i := range statuses {
 		s := &statuses[i]
-		kept = append(kept, corev1.ContainerStatus{
-			Name: s.Name, State: s.State, LastTerminationState: s.LastTerminationState, Ready: s.Ready, RestartCount: s.RestartCount, Started: s.Started,
-		})
+		kept[i] = corev1.ContainerStatus{
+			Name: shared(s.Name), State: stripState(s.State), LastTerminationState: stripState(s.LastTerminationState), Ready: s.Ready, RestartCount: s.RestartCount,
+		}
+	}
+	return kept
+}
+
+func stripState(state corev1.ContainerState) corev1.ContainerState {
+	kept := corev1.ContainerState{Running: state.Running}
+	if w := state.Waiting; w != nil {
+		kept.Waiting = &corev1.ContainerStateWaiting{Reason: shared(w.Reason)}
+	}
+	if t := state.Terminated; t != nil {
+		kept.Terminated = &corev1.ContainerStateTerminated{ExitCode: t.ExitCode, FinishedAt: t.FinishedAt, Message: t.Message}
 	}
 	return kept
 }
@@ -209,6 +267,7 @@ func stripRevision(r *appsv1.ControllerRevision) {
 	stripMeta(&r.ObjectMeta)
 	setHashes(&r.ObjectMeta, hashes)
 	stripTemplate(template)
+	stripMounts(&template.Spec)
 	if raw, err := json.Marshal(appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Template: *template}}); err == nil {
 		r.Data.Raw = raw
 	}

@@ -2,6 +2,7 @@ package workload_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/workload"
 )
 
@@ -89,6 +91,70 @@ func TestAStrippedPodKeepsWhatIsReadOfIt(t *testing.T) {
 	daemon.OwnerReferences[0].Kind = "DaemonSet"
 	if got := strip(t, daemon); len(got.Spec.Containers) > 0 || got.Status.Phase != "" {
 		t.Errorf("a pod of no workload of ours: %+v", got)
+	}
+}
+
+func TestMountsAreKeptWhereOneOfThemMakesADifference(t *testing.T) {
+	hidden := strings.Replace(router, "volumes:", "  - {name: token, mountPath: /etc/routing-operator/lb-config.json}\nvolumes:\n- {name: token, emptyDir: {}}", 1)
+	for name, test := range map[string]struct {
+		spec string
+		kept bool
+	}{
+		"the operator's own, and what hides it": {hidden, true},
+		"the chart's, which an argument names":  {"containers: [{name: helm-nvcf-llm-request-router, args: [--lb-config-path, /etc/lb/lb-config.json], volumeMounts: [{name: lb, mountPath: /etc/lb}]}]\nvolumes: [{name: lb, configMap: {name: llm-request-router-lb}}]", true},
+		"the operator's, and no argument":       {strings.Replace(router, "--lb-config-path", "--other", 1), true},
+		"another workload's":                    {"containers: [{name: helm-nvcf-llm-request-router, args: [serve], volumeMounts: [{name: c, mountPath: /etc/c}]}]\nvolumes: [{name: c, configMap: {name: c}}]", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			whole := pod(t, "{phase: Running}")
+			whole.Spec = *spec(t, test.spec)
+			whole.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "d-abc", UID: "1", Controller: new(true)}}
+			stripped := strip(t, whole.DeepCopy())
+			for _, check := range []v1alpha1.ConfigPathCheck{v1alpha1.ConfigPathCheckArguments, v1alpha1.ConfigPathCheckSkip} {
+				reader := stargateReader()
+				reader.ConfigPathCheck = check
+				if diff := cmp.Diff(reader.Template(&whole.Spec), reader.Template(&stripped.Spec)); diff != "" {
+					t.Errorf("%s: %s", check, diff)
+				}
+			}
+			if kept := len(stripped.Spec.Volumes) > 0; kept != test.kept {
+				t.Errorf("kept volumes %v", stripped.Spec.Volumes)
+			}
+		})
+	}
+}
+
+func TestAReplicaSetWithoutPodsKeepsItsTemplateOnlyWhereThatMayNameARevision(t *testing.T) {
+	gateway := &corev1.PodSpec{Containers: []corev1.Container{{Name: "gateway", Env: managedEnv()}}}
+	other := &corev1.PodSpec{Containers: []corev1.Container{{Name: "other", Image: "other"}}}
+	for name, test := range map[string]struct {
+		spec            *corev1.PodSpec
+		replicas, there int32
+		kept            bool
+	}{
+		"a router's":                 {spec(t, router), 0, 0, true},
+		"a gateway's":                {gateway, 0, 0, true},
+		"another":                    {other, 0, 0, false},
+		"another that is to have":    {other, 1, 0, true},
+		"another that still has one": {other, 0, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rs := &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Replicas: &test.replicas, Template: corev1.PodTemplateSpec{Spec: *test.spec}}}
+			rs.Status.Replicas = test.there
+			before := workload.HashesOf(&rs.ObjectMeta, &rs.Spec.Template)
+			stripped := strip(t, rs.DeepCopy())
+			if kept := len(stripped.Spec.Template.Spec.Containers) > 0; kept != test.kept {
+				t.Errorf("kept %+v", stripped.Spec.Template.Spec)
+			}
+			if got := workload.HashesOf(&stripped.ObjectMeta, &stripped.Spec.Template); got != before {
+				t.Errorf("hashes %+v, want %+v", got, before)
+			}
+			for _, reader := range []*workload.Reader{stargateReader(), gatewayReader()} {
+				if got, want := reader.Template(&stripped.Spec.Template.Spec).Revision, reader.Template(&rs.Spec.Template.Spec).Revision; got != want {
+					t.Errorf("revision %q, want %q", got, want)
+				}
+			}
+		})
 	}
 }
 
