@@ -58,12 +58,17 @@ func ResolveContainer(spec *corev1.PodSpec, name string) (container, problem str
 	}
 }
 
-// Template reads a pod template's or a pod's own spec. Where the container is missing the answer is that
-// nothing is known and nothing of the operator's is there.
+// Template reads a pod template's or a pod's own spec. Where the container is missing nothing is known of it; a revision
+// of the plane's that is there all the same counts as read, so that nothing is taken away that may be in use.
 func (r *Reader) Template(spec *corev1.PodSpec) rollout.Template {
 	container := findContainer(spec, r.Container)
 	if container == nil {
-		return rollout.Template{Release: release.Release{Version: "unknown", Generation: release.Unknown}}
+		t := rollout.Template{Release: release.Release{Version: "unknown", Generation: release.Unknown}}
+		volume := findVolume(spec, VolumeName)
+		if volume != nil && volume.ConfigMap != nil && IsRevision(r.Plane, r.Artefact, volume.ConfigMap.Name) {
+			t.Revision, t.Touched, t.ReadsFile = volume.ConfigMap.Name, true, true
+		}
+		return t
 	}
 	t := rollout.Template{Image: container.Image, Release: r.Release(container.Image)}
 	if r.Artefact == render.ArtefactGateway {

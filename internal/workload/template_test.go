@@ -244,12 +244,21 @@ func TestTheContainerIsFoundByNameOrBecauseItIsTheOnlyOne(t *testing.T) {
 	}
 }
 
-func TestAMissingContainerIsNothingAtAll(t *testing.T) {
+func TestOfAMissingContainerNothingIsKnownButThatARevisionMayBeRead(t *testing.T) {
+	unknown := release.Release{Version: "unknown", Generation: release.Unknown}
 	reader := stargateReader()
 	reader.Container = "gone"
-	got := reader.Template(spec(t, router))
-	if diff := cmp.Diff(rollout.Template{Release: release.Release{Version: "unknown", Generation: release.Unknown}}, got); diff != "" {
-		t.Error(diff)
+	for name, test := range map[string]struct {
+		spec string
+		want rollout.Template
+	}{
+		"with a revision":     {router, rollout.Template{Revision: revision, Touched: true, ReadsFile: true, Release: unknown}},
+		"with somebody's own": {strings.ReplaceAll(router, revision, "theirs"), rollout.Template{Release: unknown}},
+		"without a volume":    {`{containers: [{name: router}]}`, rollout.Template{Release: unknown}},
+	} {
+		if diff := cmp.Diff(test.want, reader.Template(spec(t, test.spec))); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
 	}
 }
 
