@@ -38,7 +38,10 @@ assets: ## Build the control plane and the Helms that the tests run against (min
 test: assets ## Run every test, those against a real API server included.
 	go vet ./...
 	go test -timeout 20m ./api/... ./cmd/... ./config/... ./controllers/... ./docs ./internal/... ./webhooks/...
-	go test -timeout 40m -p 1 ./test/... # each suite has a control plane of its own
+	@# Each suite has a control plane of its own. Two that wait a lot run beside each other, the longest first; the last two
+	@# load the machine by themselves, or measure.
+	go test -timeout 40m -p 2 ./test/envtest/rollout $$(go list ./test/... | grep -vE '/(rollout|faults|scale)$$')
+	go test -timeout 40m -p 1 ./test/envtest/faults ./test/envtest/scale
 
 .PHONY: test-short
 test-short: ## Run the tests that need no API server.

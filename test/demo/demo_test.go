@@ -120,8 +120,9 @@ func TestTheEndOfTheParentIsNoticed(t *testing.T) {
 	if os.Getenv(child) != "" {
 		patience, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
+		alive := whileParentLives(patience) // which has to know its parent before that is ended
 		fmt.Println("running")
-		<-whileParentLives(patience).Done()
+		<-alive.Done()
 		if patience.Err() == nil {
 			fmt.Println("noticed")
 		}
