@@ -113,7 +113,7 @@ func (p *pass) judged() bool {
 		return false
 	}
 	p.plan.Stage = v1alpha1.StageFlags
-	p.flags = verdict{reason: r.reason, message: r.message}
+	p.flags = r.verdict()
 	if p.scarce != "" {
 		p.flags.message += ": " + p.scarce // not waited for in as many words, since it changes with every look
 	}

@@ -165,7 +165,7 @@ func (p *pass) inProgress(sg *Workload) bool {
 		p.stargate = verdict{ok: true, reason: ReasonUpToDate, message: fmt.Sprintf("all %d pods run %s", sg.Replicas, sg.Template.Revision)}
 		return p.unread(sg)
 	}
-	p.stargate = verdict{reason: r.reason, message: r.message}
+	p.stargate = r.verdict()
 	if r.reason == ReasonPodsNotReady {
 		return p.unread(sg)
 	}

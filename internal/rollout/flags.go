@@ -22,7 +22,7 @@ func (p *pass) warmup() (bool, error) {
 	}
 	if r := p.flagsAllowed(); r != nil {
 		p.plan.Stage = v1alpha1.StageGatewayMemory
-		p.flags = verdict{reason: r.reason, message: r.message}
+		p.flags = r.verdict()
 		p.wait(r.reason, r.message, r.until)
 		return true, nil
 	}

@@ -16,7 +16,7 @@ import (
 func (p *pass) memory() (bool, error) {
 	wanted := render.Desired(p.w.Config).Union(p.desired)
 	if limit := p.limit(); limit != nil && wanted.Len() > 0 {
-		p.flags = verdict{reason: limit.reason, message: limit.message}
+		p.flags = limit.verdict()
 	}
 	switch {
 	case wanted.Len() == 0:
@@ -80,7 +80,7 @@ func (p *pass) memoryOn() bool {
 	}
 	for i := range p.w.Gateways {
 		if r := p.unsettled(&p.w.Gateways[i]); r != nil && r.reason == ReasonRollingOut {
-			p.gateway = verdict{reason: r.reason, message: r.message}
+			p.gateway = r.verdict()
 			p.wait(r.reason, r.message, time.Time{})
 			return true
 		}
@@ -150,7 +150,7 @@ func (p *pass) rollGateway(g *Workload, name string, data map[string]string, why
 		return false
 	}
 	if r := first(gate, func() *reason { return p.mayRoll(g, urgent || g.crash() != nil) }); r != nil {
-		p.gateway = verdict{reason: r.reason, message: r.message}
+		p.gateway = r.verdict()
 		p.waitFor(r, why)
 		return false
 	}
@@ -168,7 +168,7 @@ func (p *pass) letGo(w *Workload, because string, gate func() *reason) bool {
 		why = fmt.Sprintf("%s %s is let go of: %s", w.Kind, w.Name, because)
 	}
 	if r := first(gate, func() *reason { return p.mayRoll(w, w.crash() != nil) }); r != nil {
-		p.gateway = verdict{reason: r.reason, message: r.message}
+		p.gateway = r.verdict()
 		p.waitFor(r, why)
 		return false
 	}
@@ -231,10 +231,10 @@ func (p *pass) memoryVerdict() verdict {
 		g := &p.w.Gateways[i]
 		switch r, taken := p.unsettled(g), g.taken(); {
 		case taken != nil:
-			return verdict{reason: taken.reason, message: taken.message}
+			return taken.verdict()
 		case g.outdated() != nil:
 			r = g.outdated().forgets()
-			return verdict{reason: r.reason, message: r.message}
+			return r.verdict()
 		case r == nil && g.Template.Memory.On:
 		case g.Template.Memory.On && r.reason == ReasonPodsNotReady:
 			lacking = r
@@ -249,7 +249,7 @@ func (p *pass) memoryVerdict() verdict {
 	case len(p.w.Gateways) == 0:
 		return verdict{reason: ReasonNoGateway, message: "the plane names no gateway"}
 	case lacking != nil:
-		return verdict{reason: lacking.reason, message: lacking.message}
+		return lacking.verdict()
 	}
 	return verdict{ok: true, reason: ReasonMemoryOn, message: "every gateway pod remembers the last cluster" + unverified}
 }

@@ -204,7 +204,7 @@ func (p *pass) choose() (bool, error) {
 func (p *pass) whole() (bool, error) {
 	for i := range p.w.Gateways {
 		if r := p.unsettled(&p.w.Gateways[i]); r != nil && p.w.Gateways[i].Found {
-			p.gateway = verdict{reason: r.reason, message: r.message}
+			p.gateway = r.verdict()
 			p.wait(r.reason, r.message, time.Time{})
 			return true, nil
 		}

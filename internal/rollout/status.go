@@ -57,6 +57,9 @@ type verdict struct {
 	reason, message string
 }
 
+// verdict that nothing but the reason stands in the way of.
+func (r *reason) verdict() verdict { return verdict{reason: r.reason, message: r.message} }
+
 func unknown(because verdict) verdict {
 	return verdict{unknown: true, reason: because.reason, message: because.message}
 }
