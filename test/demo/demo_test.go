@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/routing-operator/routing-operator/internal/lbconfig"
+	"github.com/routing-operator/routing-operator/test/fixtures"
 	"github.com/routing-operator/routing-operator/test/standin"
 )
 
@@ -103,7 +104,7 @@ func TestTheInvitationCanBePasted(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "/bin/sh", "-euc", pasted.String()).CombinedOutput()
 	want := strings.ReplaceAll(`: kubectl apply -f plane.yaml
 : routing status llm --watch
-: routing plan -f llama.yaml `+generationsFlag()+`
+: routing plan -f llama.yaml `+fixtures.GenerationsFlag()+`
 : kubectl apply -f llama.yaml
 : routing status llm --watch
 `, ": ", "/tmp/k 1: ")

@@ -15,6 +15,8 @@ import (
 
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/routing-operator/routing-operator/test/fixtures"
 )
 
 func main() {
@@ -77,7 +79,7 @@ Three things to try, one after the other:
 
     # the same, done
     kubectl apply -f llama.yaml && kubectl routing status llm --watch`,
-		kubeconfig, s.path(), s.folder, generationsFlag())
+		kubeconfig, s.path(), s.folder, fixtures.GenerationsFlag())
 }
 
 // conclude tells how the story ended, and whether that is well.

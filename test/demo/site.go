@@ -17,16 +17,14 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/release"
+	"github.com/routing-operator/routing-operator/test/envtest/platform"
 	"github.com/routing-operator/routing-operator/test/envtest/testenv"
 	"github.com/routing-operator/routing-operator/test/fixtures"
 	"github.com/routing-operator/routing-operator/test/standin"
@@ -89,11 +87,7 @@ their words. What is not there yet is built first, which takes minutes the first
 	if s.kubelet, err = standin.Start(ctx, s.env.Config, standin.Options{Behaviour: &behaviour, Releases: &table}); err != nil {
 		return nil, err
 	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, err
-	}
-	if s.client, err = client.NewWithWatch(s.env.Config, client.Options{Scheme: scheme}); err != nil {
+	if s.client, err = client.NewWithWatch(s.env.Config, client.Options{Scheme: platform.Scheme()}); err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	if err := s.openShell(screen); err != nil {
@@ -275,7 +269,7 @@ func (s *site) startManager(ctx context.Context, arguments []string) error {
 
 	arguments = slices.DeleteFunc(arguments, func(a string) bool { return strings.HasPrefix(a, "--webhook-hosts=") })
 	arguments = append(arguments,
-		generationsFlag(),
+		fixtures.GenerationsFlag(),
 		"--webhook-hosts=127.0.0.1", "--webhook-bind-host=127.0.0.1",
 		fmt.Sprintf("--webhook-port=%d", s.ports.webhook),
 		fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", s.ports.metrics),
@@ -287,16 +281,6 @@ func (s *site) startManager(ctx context.Context, arguments []string) error {
 		return err
 	}
 	return s.manager.WaitHealthy(ctx, fmt.Sprintf("http://127.0.0.1:%d/readyz", s.ports.probes))
-}
-
-// generationsFlag states the site's releases, to the manager and to its plugin.
-func generationsFlag() string {
-	var generations []string
-	for generation, first := range fixtures.Releases() {
-		generations = append(generations, generation+"="+first)
-	}
-	slices.Sort(generations)
-	return "--stargate-generations=" + strings.Join(generations, ",")
 }
 
 // managerLog is the end of the manager's log, as an error.

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/routing-operator/routing-operator/test/envtest/operator"
 	"github.com/routing-operator/routing-operator/test/envtest/platform"
 	"github.com/routing-operator/routing-operator/test/envtest/testenv"
 	"github.com/routing-operator/routing-operator/test/standin"
@@ -42,10 +43,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	_, err = p.Installed.Start(ctx)
 	Expect(err).NotTo(HaveOccurred())
 
-	plugin = filepath.Join(GinkgoT().TempDir(), "kubectl-routing")
-	build := exec.CommandContext(ctx, "go", "build", "-o", plugin, "./cmd/kubectl-routing")
-	build.Dir = env.Root
-	output(build)
+	folder, err := operator.BuildPlugin(ctx, env)
+	Expect(err).NotTo(HaveOccurred())
+	plugin = filepath.Join(folder, "kubectl-routing")
 })
 
 // output runs a command that has to succeed.

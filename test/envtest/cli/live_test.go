@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/routing-operator/routing-operator/test/envtest/operator"
 	"github.com/routing-operator/routing-operator/test/fixtures"
 	"github.com/routing-operator/routing-operator/test/standin"
 )
@@ -102,7 +103,7 @@ var _ = Describe("What is rendered", func() {
 		s.ready()
 		named := strings.ReplaceAll(text, "metadata: {", "metadata: {namespace: "+s.namespace+", ")
 		for _, stage := range []string{"base", "gateway", "flags"} {
-			a := routing(ctx, named, append([]string{"render", "-f", "-", "--stage", stage, "--stargate-version", fixtures.TagV3}, generations()...)...)
+			a := routing(ctx, named, "render", "-f", "-", "--stage", stage, "--stargate-version", fixtures.TagV3, fixtures.GenerationsFlag())
 			Expect(a.code).To(Equal(0), "%+v", a)
 			for document := range strings.SplitSeq(a.out, "---\n") {
 				var rendered, live corev1.ConfigMap
@@ -386,7 +387,8 @@ var _ = Describe("The plugin", func() {
 	It("is found by kubectl, and completes live names", func(ctx SpecContext) {
 		s := newSite(ctx, fixtures.Stargate{})
 		s.apply(planeText("") + "---\n" + strings.ReplaceAll(planeText(""), "llm", "other"))
-		folder := buildPlugin(ctx)
+		folder, err := operator.BuildPlugin(ctx, env)
+		Expect(err).NotTo(HaveOccurred())
 		kubectl := env.Kubectl(ctx, "routing", "status", "-n", s.namespace)
 		kubectl.Env = append(kubectl.Env, "PATH="+folder+string(os.PathListSeparator)+os.Getenv("PATH"))
 		Expect(run(kubectl)).To(ContainSubstring(s.namespace + "/llm, "))

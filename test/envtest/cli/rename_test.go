@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/routing-operator/routing-operator/internal/lbconfig"
+	"github.com/routing-operator/routing-operator/test/envtest/operator"
 	"github.com/routing-operator/routing-operator/test/fixtures"
 	"github.com/routing-operator/routing-operator/test/standin"
 )
@@ -38,7 +39,9 @@ var _ = Describe("A plane", func() {
 		before, record := s.rollouts(), kubelet.Record(s.namespace)
 		defer record.Stop()
 
-		folder, plugin := GinkgoT().TempDir(), buildPlugin(ctx)
+		folder := GinkgoT().TempDir()
+		plugin, err := operator.BuildPlugin(ctx, env)
+		Expect(err).NotTo(HaveOccurred())
 		named := strings.Replace(planeText(", paused: true"), "{name: llm}", "{name: chat}", 1)
 		Expect(os.WriteFile(filepath.Join(folder, "plane.yaml"), []byte(named), 0o600)).To(Succeed())
 		shell := exec.CommandContext(ctx, "/bin/sh", "-euc", recipe("renaming.md", s.namespace))

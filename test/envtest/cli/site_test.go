@@ -64,7 +64,7 @@ func (s *site) complete(command string, words ...string) string {
 
 // plan compares text with the live plane.
 func (s *site) plan(text string, args ...string) answer {
-	return routing(s.ctx, text, append(append([]string{"plan", "-f", "-"}, args...), append(cluster(s.namespace), generations()...)...)...)
+	return routing(s.ctx, text, append(append([]string{"plan", "-f", "-"}, args...), append(cluster(s.namespace), fixtures.GenerationsFlag())...)...)
 }
 
 // apply text as a person does.

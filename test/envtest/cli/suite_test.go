@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"context"
 	"os/exec"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +20,6 @@ import (
 	"github.com/routing-operator/routing-operator/internal/cli"
 	"github.com/routing-operator/routing-operator/test/envtest/platform"
 	"github.com/routing-operator/routing-operator/test/envtest/testenv"
-	"github.com/routing-operator/routing-operator/test/fixtures"
 	"github.com/routing-operator/routing-operator/test/standin"
 )
 
@@ -68,25 +65,6 @@ func routing(ctx context.Context, in string, args ...string) answer {
 // cluster are the flags that name the API server and, for a plan, the releases of the fixtures.
 func cluster(namespace string) []string {
 	return []string{"--kubeconfig", env.KubeConfig, "-n", namespace}
-}
-
-func generations() []string {
-	var all []string
-	for generation, first := range fixtures.Releases() {
-		all = append(all, generation+"="+first)
-	}
-	slices.Sort(all)
-	return []string{"--stargate-generations", strings.Join(all, ",")}
-}
-
-// buildPlugin builds the program that kubectl looks for, and returns its folder.
-func buildPlugin(ctx context.Context) (folder string) {
-	GinkgoHelper()
-	folder = GinkgoT().TempDir()
-	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(folder, "kubectl-routing"), "./cmd/kubectl-routing")
-	build.Dir = env.Root
-	run(build)
-	return folder
 }
 
 func run(command *exec.Cmd) string {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -75,6 +74,20 @@ func Install(ctx context.Context, env *testenv.Environment) (*Operator, error) {
 	return o, testenv.WriteKubeConfig(o.Rights, o.kubeconfig)
 }
 
+// BuildPlugin builds kubectl-routing, and returns the folder that it is in.
+func BuildPlugin(ctx context.Context, env *testenv.Environment) (string, error) {
+	folder, err := env.Folder("plugin")
+	if err != nil {
+		return "", err
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(folder, "kubectl-routing"), "./cmd/kubectl-routing")
+	build.Dir = env.Root
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the plugin: %s: %w\n%s", build, err, out)
+	}
+	return folder, nil
+}
+
 // Start starts the manager, with the memory limit that config/manager gives it and the releases of the fixtures, and
 // returns when it is ready.
 func (o *Operator) Start(ctx context.Context, more ...string) (*Manager, error) {
@@ -85,15 +98,10 @@ func (o *Operator) Start(ctx context.Context, more ...string) (*Manager, error) 
 			return nil, err
 		}
 	}
-	var generations []string
-	for generation, first := range fixtures.Releases() {
-		generations = append(generations, generation+"="+first)
-	}
-	slices.Sort(generations)
 	webhook := &o.env.WebhookServer
 	arguments := append([]string{
 		"--own-namespace=" + Namespace,
-		"--stargate-generations=" + strings.Join(generations, ","),
+		fixtures.GenerationsFlag(),
 		"--webhook-bind-host=" + webhook.Host,
 		"--webhook-port=" + strconv.Itoa(webhook.Port),
 		"--webhook-cert-dir=" + webhook.CertDir,
