@@ -764,22 +764,27 @@ func TestARevisionThatFailedAndThenComesUpAfterAllIsGood(t *testing.T) {
 }
 
 func TestARetryIsNotJudgedByExitsFromBeforeIt(t *testing.T) {
-	s := newSite(plain("a"))
-	s.refuses = func(Revision) bool { return true } // a node without something that Stargate needs
-	wantCondition(t, s.settle(t), v1alpha1.ConditionStalled, "True", ReasonRevisionFailed)
+	for _, later := range []time.Duration{time.Minute, 500 * time.Millisecond} { // of an exit, the second is known
+		s := newSite(plain("a"))
+		s.refuses = func(Revision) bool { return true } // a node without something that Stargate needs
+		wantCondition(t, s.settle(t), v1alpha1.ConditionStalled, "True", ReasonRevisionFailed)
 
-	s.now = s.now.Add(time.Minute)
-	s.plane.Retry = "please"
-	s.pass(t)
-	plan := s.pass(t)
-	if meta.IsStatusConditionTrue(plan.Conditions, v1alpha1.ConditionStalled) {
-		t.Fatalf("judged before anything was tried: %v", plan.Notes)
+		for _, p := range s.stargate.pods {
+			p.exited = s.now.Truncate(time.Second).Add(time.Second)
+		}
+		s.now = s.now.Truncate(time.Second).Add(time.Second + later)
+		s.plane.Retry = "please"
+		s.pass(t)
+		plan := s.pass(t)
+		if meta.IsStatusConditionTrue(plan.Conditions, v1alpha1.ConditionStalled) {
+			t.Fatalf("after %s, judged before anything was tried: %v", later, plan.Notes)
+		}
+		wantCondition(t, s.settle(t), v1alpha1.ConditionStalled, "True", ReasonRevisionFailed) // exits once more
+
+		s.now = s.now.Add(time.Minute)
+		s.refuses, s.plane.Retry = nil, "again, please"
+		wantCondition(t, s.settle(t), v1alpha1.ConditionReady, "True", ReasonSettled)
 	}
-	wantCondition(t, s.settle(t), v1alpha1.ConditionStalled, "True", ReasonRevisionFailed) // exits once more
-
-	s.now = s.now.Add(time.Minute)
-	s.refuses, s.plane.Retry = nil, "again, please"
-	wantCondition(t, s.settle(t), v1alpha1.ConditionReady, "True", ReasonSettled)
 }
 
 func TestAPlaneThatComesFromABackupWaitsForItsPoliciesBeforeItTakesFlagsAway(t *testing.T) {

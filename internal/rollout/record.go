@@ -166,9 +166,10 @@ func (p *pass) evidence(w *Workload, record Record) string {
 	return ""
 }
 
-// before tells whether the last exit was before the time, of which a status knows the second only.
+// before tells whether the last exit may have been before the time: of the exit a pod's status knows the second only, and
+// in the second of t it may be either. What exits at start does so again.
 func (c *Crash) before(t time.Time) bool {
-	return !c.At.IsZero() && c.At.Before(t.Truncate(time.Second))
+	return !c.At.IsZero() && c.At.Before(t)
 }
 
 // write records onto the revision and into the status, and lets the rest of the pass see it.

@@ -276,9 +276,9 @@ func (s *site) moves(w *workload) (moves []func()) {
 	return moves
 }
 
-// exitedBefore tells whether the pod's last exit was before its revision was last tried: it will exit once more.
+// exitedBefore tells whether the pod's last exit was before its revision was last tried, or in that second: it will exit once more.
 func (s *site) exitedBefore(w *workload, p *pod) bool {
-	return p.exited.Before(s.revisions[p.template.revision].Records[w.kind+"/"+w.name].Applied)
+	return p.exited.Truncate(time.Second).Before(s.revisions[p.template.revision].Records[w.kind+"/"+w.name].Applied)
 }
 
 // victim is the pod that the controller would end next.
@@ -323,7 +323,7 @@ func (s *site) observe(w *workload) Workload {
 		seen := Pod{Name: p.name, UID: p.name, Template: s.read(w, p.template), Updated: p.number == w.number, Ready: p.ready,
 			ReadySince: p.readySince, Created: p.created, Terminating: p.terminating, Started: p.ready || p.restarts > 0}
 		if p.restarts > 0 && !p.ready {
-			seen.Crash = &Crash{Container: "router", Restarts: p.restarts, At: p.exited, Message: "bad file"}
+			seen.Crash = &Crash{Container: "router", Restarts: p.restarts, At: p.exited.Truncate(time.Second), Message: "bad file"}
 		}
 		o.Pods = append(o.Pods, seen)
 		if !p.terminating {
