@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // death is a client that dies for good at one of its writes, as the process around it would: the write is not sent, or
@@ -14,14 +16,30 @@ import (
 type death struct {
 	next http.RoundTripper
 
-	mutex sync.Mutex
-	// at is the number of the write to die at, counted from 1 since it was armed; 0 for none.
-	at     int
+	mutex  sync.Mutex
+	at     trigger // nil for none
 	after  bool
 	dead   chan struct{} // closed with it
 	writes []string
 	// fatal is the write at which it died.
 	fatal string
+}
+
+// trigger tells whether to die at a write: its number, counted from 1 since it was armed, and its name.
+type trigger func(number int, write string) bool
+
+func nth(n int) trigger {
+	return func(number int, _ string) bool { return number == n }
+}
+
+// each dies once at each of the writes.
+func each(writes sets.Set[string]) trigger {
+	left := writes.Clone()
+	return func(_ int, write string) bool {
+		there := left.Has(write)
+		left.Delete(write)
+		return there
+	}
 }
 
 var errDead = errors.New("the operator is dead")
@@ -34,7 +52,7 @@ func (d *death) wrap(next http.RoundTripper) http.RoundTripper {
 }
 
 // arm begins to count anew.
-func (d *death) arm(at int, after bool) {
+func (d *death) arm(at trigger, after bool) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	d.at, d.after, d.writes = at, after, nil
@@ -66,11 +84,12 @@ func (d *death) verdict(request *http.Request) (send, answer bool) {
 	if !isWrite(request) {
 		return true, true
 	}
-	d.writes = append(d.writes, nameOf(request))
-	if d.at == 0 || len(d.writes) < d.at {
+	write := nameOf(request)
+	d.writes = append(d.writes, write)
+	if d.at == nil || !d.at(len(d.writes), write) {
 		return true, true
 	}
-	d.fatal = nameOf(request)
+	d.fatal = write
 	close(d.dead)
 	return d.after, false
 }

@@ -109,7 +109,7 @@ func undisturbed(ctx context.Context, walk walk) (*course, error) {
 	defer m.cancel()
 	c := &course{walk: walk}
 	for i := range walk {
-		d.arm(0, false)
+		d.arm(nil, false)
 		if err := c.do(ctx, s, i, func() error { return s.settle(ctx, walk[i].done) }); err != nil {
 			return nil, err
 		}
