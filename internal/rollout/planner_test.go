@@ -828,3 +828,27 @@ func TestAFileThatAnotherPlaneLeftIsNoEmergency(t *testing.T) {
 	}
 	wantCondition(t, plan, v1alpha1.ConditionReconciling, "True", ReasonQuietPeriod)
 }
+
+func TestARetryGivesAPodThatHangsTheWholeDeadlineAnew(t *testing.T) {
+	s := newSite(plain("a"))
+	s.refuses = func(Revision) bool { return true }
+	s.blind = func(w *World) { // it runs and waits for something, and does not exit
+		for i := range w.Stargate.Pods {
+			w.Stargate.Pods[i].Started, w.Stargate.Pods[i].Crash = true, nil
+		}
+	}
+	wantCondition(t, s.settle(t), v1alpha1.ConditionStalled, "True", ReasonRevisionFailed)
+
+	s.now = s.now.Add(time.Minute)
+	s.plane.Retry = "please"
+	asked := s.now
+	for range 3 {
+		if plan := s.pass(t); meta.IsStatusConditionTrue(plan.Conditions, v1alpha1.ConditionStalled) {
+			t.Fatalf("judged before anything was tried: %v", plan.Notes)
+		}
+	}
+	wantCondition(t, s.settle(t), v1alpha1.ConditionStalled, "True", ReasonRevisionFailed)
+	if took := s.now.Sub(asked); took < s.plane.ProgressDeadline {
+		t.Errorf("judged after %s, and the deadline is %s", took, s.plane.ProgressDeadline)
+	}
+}

@@ -148,6 +148,10 @@ func (p *pass) evidence(w *Workload, record Record) string {
 			return ""
 		}
 	}
+	since := w.progressed()
+	if record.Applied.After(since) { // another attempt with the same pods
+		since = record.Applied
+	}
 	for i := range w.Pods {
 		pod := &w.Pods[i]
 		if !pod.Updated || pod.Terminating || pod.Ready {
@@ -156,7 +160,7 @@ func (p *pass) evidence(w *Workload, record Record) string {
 		if pod.Crash != nil && pod.Crash.Restarts >= crashLoop && !pod.Crash.before(record.Applied) {
 			return strings.TrimSuffix(fmt.Sprintf("container %s of pod %s exits at start: %s", pod.Crash.Container, pod.Name, pod.Crash.Message), ": ")
 		}
-		if deadline := w.progressed().Add(p.w.Plane.ProgressDeadline); pod.Started && pod.Waiting == "" {
+		if deadline := since.Add(p.w.Plane.ProgressDeadline); pod.Started && pod.Waiting == "" {
 			if !p.w.Now.Before(deadline) {
 				return fmt.Sprintf("pod %s started and did not become ready; no pod got any further for %s", pod.Name, p.w.Plane.ProgressDeadline)
 			}
