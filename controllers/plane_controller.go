@@ -103,9 +103,6 @@ func (r *PlaneReconciler) Reconcile(ctx context.Context, request ctrl.Request) (
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.publish(request.NamespacedName, seen, plan); err != nil {
-		return ctrl.Result{}, err
-	}
 	failed := seen.merged.tooLarge()
 	var done []rollout.Step
 	if failed == nil || plane.DeletionTimestamp != nil {
@@ -121,6 +118,11 @@ func (r *PlaneReconciler) Reconcile(ctx context.Context, request ctrl.Request) (
 		if failed = errors.Join(err, failed); !errors.Is(err, errStale) {
 			return ctrl.Result{}, failed
 		}
+		return r.next(ctx, m, plan, now, failed)
+	}
+	// Policies say what became of them once the plane does: who follows both must not see the plane as it was before.
+	if err := r.publish(request.NamespacedName, seen, plan); err != nil {
+		return ctrl.Result{}, err
 	}
 	return r.next(ctx, m, plan, now, failed)
 }

@@ -41,6 +41,7 @@ func (r *PlaneReconciler) report(ctx context.Context, seen *observation, plan *r
 	if failed != nil { // what a step was to record may not be on its revision; the next pass records it on both
 		plane.Status.Records = before.Status.Records
 	}
+	plane.Status.Stage = reached(before.Status.Stage, plan, done, failed)
 	noteFailure(&plane.Status, failed, plane.Generation, seen.world.Now)
 	stageChanged := before.Status.Stage != plane.Status.Stage
 	if stageChanged {
@@ -52,6 +53,14 @@ func (r *PlaneReconciler) report(ctx context.Context, seen *observation, plan *r
 	r.announce(before, plane, done, stageChanged, seen.world.Now)
 	r.metrics.observe(plane, done, stageChanged, m, seen.world.Now)
 	return nil
+}
+
+// reached is the plan's stage, unless the plan was made from what is no longer so and nothing of it was done.
+func reached(before v1alpha1.Stage, plan *rollout.Plan, done []rollout.Step, failed error) v1alpha1.Stage {
+	if errors.Is(failed, errStale) && len(done) == 0 && before != "" {
+		return before
+	}
+	return plan.Stage
 }
 
 // writeStatus writes the status unless somebody else wrote it since it was read: an operator that has lost the lead and
@@ -87,6 +96,7 @@ func (r *PlaneReconciler) writeStatus(ctx context.Context, before, plane *v1alph
 func (r *PlaneReconciler) refuse(ctx context.Context, plane *v1alpha1.RoutingPlane, invalid field.ErrorList, now time.Time) error {
 	before := plane.DeepCopy()
 	plane.Status.ObservedGeneration = plane.Generation
+	plane.Status.ObservedRetry = plane.Annotations[rollout.RetryAnnotation]
 	plane.Status.Waiting = nil
 	noteFailure(&plane.Status, &refusedError{reasonInvalid, fmt.Errorf("%s; what runs keeps running", bounded(invalid.ToAggregate().Error()))}, plane.Generation, now)
 	if err := r.writeStatus(ctx, before, plane); err != nil {
@@ -99,6 +109,7 @@ func (r *PlaneReconciler) refuse(ctx context.Context, plane *v1alpha1.RoutingPla
 func fillStatus(status *v1alpha1.RoutingPlaneStatus, seen *observation, plan *rollout.Plan) {
 	w := &seen.world
 	status.ObservedGeneration = w.Plane.Generation
+	status.ObservedRetry = w.Plane.Retry
 	status.Stage = plan.Stage
 	for _, condition := range plan.Conditions {
 		meta.SetStatusCondition(&status.Conditions, condition)

@@ -103,6 +103,28 @@ func TestAPlaneThatIsGoneIsGivenNothing(t *testing.T) {
 	}
 }
 
+func TestAPlanOfWhatIsNoLongerSoMovesNoStage(t *testing.T) {
+	plan := &rollout.Plan{Stage: v1alpha1.StageRelease}
+	some := []rollout.Step{{Kind: rollout.StepDisown}}
+	for name, test := range map[string]struct {
+		before v1alpha1.Stage
+		done   []rollout.Step
+		failed error
+		want   v1alpha1.Stage
+	}{
+		"done":                   {v1alpha1.StageBase, some, nil, v1alpha1.StageRelease},
+		"nothing to do":          {v1alpha1.StageBase, nil, nil, v1alpha1.StageRelease},
+		"stale":                  {v1alpha1.StageBase, nil, fmt.Errorf("%w: it changed", errStale), v1alpha1.StageBase},
+		"stale after a step":     {v1alpha1.StageBase, some, fmt.Errorf("%w: it changed", errStale), v1alpha1.StageRelease},
+		"stale in the first one": {"", nil, fmt.Errorf("%w: it changed", errStale), v1alpha1.StageRelease},
+		"refused":                {v1alpha1.StageBase, nil, errors.New("forbidden"), v1alpha1.StageRelease},
+	} {
+		if got := reached(test.before, plan, test.done, test.failed); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
+
 func TestAFailureIsOneEvent(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	router := &rollout.Workload{Kind: "Deployment", Name: "router"}

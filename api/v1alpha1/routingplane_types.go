@@ -513,6 +513,11 @@ type RoutingPlaneStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
+	// observedRetry is the value of the annotation routing.nvcf.io/retry that the
+	// status speaks of: with another one, what failed has not been tried again yet.
+	// +optional
+	ObservedRetry string `json:"observedRetry,omitempty"`
+
 	// conditions: StargateReady, GatewayReady, FlagsReady, Ready, Reconciling,
 	// Stalled.
 	// +listType=map

@@ -415,7 +415,7 @@ func (l *livePlan) plan(ctx context.Context, key types.NamespacedName) (*planned
 
 // doubt warns where the plugin would roll out what is in effect already: it knows other releases than the operator does.
 func (l *livePlan) doubt(ctx context.Context, p *planned, live *v1alpha1.RoutingPlane, config render.Config, now time.Time) error {
-	snapshot := statusview.Snapshot{Plane: live}
+	snapshot := statusview.Snapshot{Plane: live, Partial: true}
 	if outcome, _ := snapshot.Judge(); outcome != statusview.Ready || l.files.stargate.version != "" {
 		return nil
 	}

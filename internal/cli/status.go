@@ -124,10 +124,11 @@ func (o *statusOptions) all(ctx context.Context, c client.Client, namespace stri
 	return nil
 }
 
-// snapshot reads a plane and the policies on it, as far as they can be seen.
+// snapshot reads a plane and the policies on it, as far as they can be seen. The policies come first, for the operator
+// writes what became of them after the plane's status: they must not be newer than it.
 func snapshot(ctx context.Context, c client.Client, key types.NamespacedName) (*statusview.Snapshot, error) {
 	s := &statusview.Snapshot{Plane: &v1alpha1.RoutingPlane{}}
-	if err := c.Get(ctx, key, s.Plane); err != nil {
+	if err := c.Get(ctx, key, s.Plane); err != nil { // says whose policies to read
 		return nil, notFound(key, err)
 	}
 	var list v1alpha1.RoutingPolicyList
@@ -136,11 +137,14 @@ func snapshot(ctx context.Context, c client.Client, key types.NamespacedName) (*
 		namespace = key.Namespace
 	}
 	err := c.List(ctx, &list, client.InNamespace(namespace))
-	if apierrors.IsForbidden(err) {
+	if s.Partial = apierrors.IsForbidden(err); s.Partial {
 		err = c.List(ctx, &list, client.InNamespace(key.Namespace))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing policies: %w", err)
+	}
+	if err := c.Get(ctx, key, s.Plane); err != nil {
+		return nil, notFound(key, err)
 	}
 	for i := range list.Items {
 		if p := &list.Items[i]; p.DeletionTimestamp == nil && history.PlaneOf(p.Namespace, &p.Spec) == key {

@@ -4,7 +4,6 @@ package statusview
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +19,8 @@ type Snapshot struct {
 	Plane *v1alpha1.RoutingPlane
 	// Policies sorted by namespace and name.
 	Policies []v1alpha1.RoutingPolicy
+	// Partial tells that there may be more policies on it, which could not be read.
+	Partial bool
 }
 
 // Outcome is what a pipeline waits for.
@@ -45,7 +46,7 @@ func (s *Snapshot) Judge() (Outcome, string) {
 	switch {
 	case ready == nil:
 		return Pending, fmt.Sprintf("the operator has not looked at generation %d of the plane yet", plane.Generation)
-	case stalled != nil && stalled.Status == metav1.ConditionTrue && s.retried(stalled):
+	case plane.Annotations[rollout.RetryAnnotation] != plane.Status.ObservedRetry:
 		return Pending, "the operator has not tried again yet"
 	case stalled != nil && stalled.Status == metav1.ConditionTrue:
 		return Stalled, stalled.Message
@@ -70,16 +71,6 @@ func (s *Snapshot) Judge() (Outcome, string) {
 	return Pending, said
 }
 
-// retried tells whether a retry was asked for since the failure that the plane is stalled for: every failure on record
-// is of an earlier one.
-func (s *Snapshot) retried(stalled *metav1.Condition) bool {
-	wanted := s.Plane.Annotations[rollout.RetryAnnotation]
-	failed := stalled.Reason == rollout.ReasonRevisionFailed || stalled.Reason == rollout.ReasonAnalysisFailed
-	return failed && !slices.ContainsFunc(s.Plane.Status.Records, func(r v1alpha1.RevisionRecord) bool {
-		return r.FailedAt != nil && r.Retry == wanted
-	})
-}
-
 // condition of the plane, if it speaks of the present generation.
 func (s *Snapshot) condition(kind string) *metav1.Condition {
 	if s.Plane.Status.ObservedGeneration != s.Plane.Generation {
@@ -92,12 +83,15 @@ func (s *Snapshot) condition(kind string) *metav1.Condition {
 	return c
 }
 
-// unseen names a policy whose present spec nobody has looked at.
+// unseen names a policy whose present spec nobody has looked at, or tells that the plane carries more than there are.
 func (s *Snapshot) unseen() string {
 	for i := range s.Policies {
 		if p := &s.Policies[i]; p.Status.ObservedGeneration != p.Generation {
 			return fmt.Sprintf("the operator has not looked at generation %d of policy %s/%s yet", p.Generation, p.Namespace, p.Name)
 		}
+	}
+	if carried := int(s.Plane.Status.Policies); !s.Partial && carried > len(s.Policies) {
+		return fmt.Sprintf("the plane carries %d policies, and there are %d: the operator has not looked since", carried, len(s.Policies))
 	}
 	return ""
 }

@@ -53,11 +53,14 @@ func TestAPipelineGoesOnUntilThereIsAnOutcome(t *testing.T) {
 	}
 	pin := func(s *statusview.Snapshot) { s.Plane.Spec.Rollout.Pin = "llm-stargate-x" }
 	pause := func(s *statusview.Snapshot) { s.Plane.Spec.Rollout.Paused = true }
-	failed := func(recorded, asked string) func(*statusview.Snapshot) {
+	retried := func(observed, asked string) func(*statusview.Snapshot) {
 		return func(s *statusview.Snapshot) {
 			s.Plane.Annotations = map[string]string{"routing.nvcf.io/retry": asked}
-			s.Plane.Status.Records = []v1alpha1.RevisionRecord{{Revision: "r", FailedAt: &metav1.Time{Time: now}, Retry: recorded}}
+			s.Plane.Status.ObservedRetry = observed
 		}
+	}
+	carries := func(n int32, partial bool) func(*statusview.Snapshot) {
+		return func(s *statusview.Snapshot) { s.Plane.Status.Policies, s.Partial = n, partial }
 	}
 	policies := func(list ...v1alpha1.RoutingPolicy) func(*statusview.Snapshot) {
 		return func(s *statusview.Snapshot) { s.Policies = list }
@@ -73,25 +76,27 @@ func TestAPipelineGoesOnUntilThereIsAnOutcome(t *testing.T) {
 			statusview.Pending, "the operator has not looked at generation 3 of the plane yet"},
 		"a condition of an older generation says nothing": {with(snapshot(ready), func(s *statusview.Snapshot) { s.Plane.Status.Conditions[0].ObservedGeneration = 1 }),
 			statusview.Pending, "the operator has not looked at generation 2 of the plane yet"},
-		"a rollout is pending":                              {snapshot(rolling), statusview.Pending, "1 of 3 pods"},
-		"Ready is ready":                                    {snapshot(ready), statusview.Ready, "all in effect"},
-		"Stalled is stalled":                                {snapshot(rolling, condition{"Stalled", "True", "FieldOwned", "helm owns it"}), statusview.Stalled, "helm owns it"},
-		"Stalled False is not stalled":                      {snapshot(ready, condition{"Stalled", "False", "Settled", ""}), statusview.Ready, "all in effect"},
-		"pinned and in effect is held":                      {with(snapshot(ready), pin), statusview.Held, "pinned: all in effect"},
-		"pinned and on the way there is pending":            {with(snapshot(rolling), pin), statusview.Pending, "1 of 3 pods"},
-		"paused with something to do is held":               {with(snapshot(condition{"Ready", "False", "Paused", "would roll"}), pause), statusview.Held, "paused: would roll"},
-		"paused with nothing to do is ready":                {with(snapshot(ready), pause), statusview.Ready, "all in effect"},
-		"paused while Kubernetes rolls out is pending":      {with(snapshot(rolling), pause), statusview.Pending, "1 of 3 pods"},
-		"paused while a pod is missing is pending":          {with(snapshot(condition{"Ready", "False", "PodsNotReady", "1 of 3 pods"}), pause), statusview.Pending, "1 of 3 pods"},
-		"paused is held though a policy is not in the file": {with(with(snapshot(condition{"Ready", "False", "Paused", "would roll"}), pause), policies(policy("p", 1, 1, accepted, condition{"Programmed", "False", "Pending", ""}))), statusview.Held, "paused: would roll"},
-		"a failure that was retried is pending":             {with(snapshot(rolling, condition{"Stalled", "True", "RevisionFailed", "it failed"}), failed("1", "2")), statusview.Pending, "the operator has not tried again yet"},
-		"a failure of the present retry is stalled":         {with(snapshot(rolling, condition{"Stalled", "True", "RevisionFailed", "it failed"}), failed("2", "2")), statusview.Stalled, "it failed"},
-		"a failure by metrics that was retried is pending":  {with(snapshot(rolling, condition{"Stalled", "True", "AnalysisFailed", "it failed"}), failed("1", "2")), statusview.Pending, "the operator has not tried again yet"},
-		"a policy that was not looked at is pending":        {with(snapshot(ready), policies(policy("p", 2, 1))), statusview.Pending, "the operator has not looked at generation 2 of policy nvcf/p yet"},
-		"a policy that is not in the file yet is pending":   {with(snapshot(ready), policies(policy("p", 1, 1, accepted, condition{"Programmed", "False", "Pending", "not yet"}))), statusview.Pending, "policy nvcf/p: not yet"},
-		"a policy that lost a model waits for nobody":       {with(snapshot(ready), policies(policy("p", 1, 1, condition{"Accepted", "False", "ModelConflict", ""}, condition{"Programmed", "False", "Pending", ""}))), statusview.Ready, "all in effect"},
-		"a policy whose flag the site cannot have is fine":  {with(snapshot(ready), policies(policy("p", 1, 1, accepted, condition{"Programmed", "False", "FlagsHeld", ""}))), statusview.Ready, "all in effect"},
-		"a stall counts before a policy that is new":        {with(snapshot(condition{"Ready", "False", "X", ""}, condition{"Stalled", "True", "X", "mend it"}), policies(policy("p", 2, 1))), statusview.Stalled, "mend it"},
+		"a rollout is pending":                                {snapshot(rolling), statusview.Pending, "1 of 3 pods"},
+		"Ready is ready":                                      {snapshot(ready), statusview.Ready, "all in effect"},
+		"Stalled is stalled":                                  {snapshot(rolling, condition{"Stalled", "True", "FieldOwned", "helm owns it"}), statusview.Stalled, "helm owns it"},
+		"Stalled False is not stalled":                        {snapshot(ready, condition{"Stalled", "False", "Settled", ""}), statusview.Ready, "all in effect"},
+		"pinned and in effect is held":                        {with(snapshot(ready), pin), statusview.Held, "pinned: all in effect"},
+		"pinned and on the way there is pending":              {with(snapshot(rolling), pin), statusview.Pending, "1 of 3 pods"},
+		"paused with something to do is held":                 {with(snapshot(condition{"Ready", "False", "Paused", "would roll"}), pause), statusview.Held, "paused: would roll"},
+		"paused with nothing to do is ready":                  {with(snapshot(ready), pause), statusview.Ready, "all in effect"},
+		"paused while Kubernetes rolls out is pending":        {with(snapshot(rolling), pause), statusview.Pending, "1 of 3 pods"},
+		"paused while a pod is missing is pending":            {with(snapshot(condition{"Ready", "False", "PodsNotReady", "1 of 3 pods"}), pause), statusview.Pending, "1 of 3 pods"},
+		"paused is held though a policy is not in the file":   {with(with(snapshot(condition{"Ready", "False", "Paused", "would roll"}), pause), policies(policy("p", 1, 1, accepted, condition{"Programmed", "False", "Pending", ""}))), statusview.Held, "paused: would roll"},
+		"a failure that was retried is pending":               {with(snapshot(rolling, condition{"Stalled", "True", "RevisionFailed", "it failed"}), retried("1", "2")), statusview.Pending, "the operator has not tried again yet"},
+		"a failure of the present retry is stalled":           {with(snapshot(rolling, condition{"Stalled", "True", "RevisionFailed", "it failed"}), retried("2", "2")), statusview.Stalled, "it failed"},
+		"a field that is taken back once more is pending":     {with(snapshot(rolling, condition{"Stalled", "True", "FieldContested", "helm changes it"}), retried("", "2")), statusview.Pending, "the operator has not tried again yet"},
+		"a policy that was deleted and is carried is pending": {with(with(snapshot(ready), policies(policy("p", 1, 1, accepted))), carries(2, false)), statusview.Pending, "the plane carries 2 policies, and there are 1: the operator has not looked since"},
+		"a policy that may not be read holds nothing up":      {with(with(snapshot(ready), policies(policy("p", 1, 1, accepted))), carries(2, true)), statusview.Ready, "all in effect"},
+		"a policy that was not looked at is pending":          {with(snapshot(ready), policies(policy("p", 2, 1))), statusview.Pending, "the operator has not looked at generation 2 of policy nvcf/p yet"},
+		"a policy that is not in the file yet is pending":     {with(snapshot(ready), policies(policy("p", 1, 1, accepted, condition{"Programmed", "False", "Pending", "not yet"}))), statusview.Pending, "policy nvcf/p: not yet"},
+		"a policy that lost a model waits for nobody":         {with(snapshot(ready), policies(policy("p", 1, 1, condition{"Accepted", "False", "ModelConflict", ""}, condition{"Programmed", "False", "Pending", ""}))), statusview.Ready, "all in effect"},
+		"a policy whose flag the site cannot have is fine":    {with(snapshot(ready), policies(policy("p", 1, 1, accepted, condition{"Programmed", "False", "FlagsHeld", ""}))), statusview.Ready, "all in effect"},
+		"a stall counts before a policy that is new":          {with(snapshot(condition{"Ready", "False", "X", ""}, condition{"Stalled", "True", "X", "mend it"}), policies(policy("p", 2, 1))), statusview.Stalled, "mend it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, message := test.snapshot.Judge()

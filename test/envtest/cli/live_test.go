@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -255,6 +256,21 @@ var _ = Describe("Going back", func() {
 	})
 })
 
+var _ = Describe("A pipeline that follows a plane", func() {
+	It("waits for what was deleted too, and for a change of flags alone", func(ctx SpecContext) {
+		s := newSite(ctx, fixtures.Stargate{})
+		s.apply(planeText("") + policyText("a", "m") + policyText("b", "k"))
+		s.ready()
+		s.kubectl("delete", "rp", "b", "--wait=false")
+		Expect(s.watch().code).To(Equal(0))
+		Expect(s.plane().Status.Models).To(BeEquivalentTo(1))
+
+		s.apply(policyText("a", "m"+flag))
+		Expect(s.watch().code).To(Equal(0))
+		Expect(s.plane().Status.Flags.On).To(BeEquivalentTo(1))
+	})
+})
+
 var _ = Describe("A retry", func() {
 	It("has what failed tried again", func(ctx SpecContext) {
 		s := newSite(ctx, fixtures.Stargate{})
@@ -280,16 +296,18 @@ var _ = Describe("A retry", func() {
 var _ = Describe("Letting go", func() {
 	argument := func(s *site, path string) {
 		GinkgoHelper()
-		d := s.deployment(fixtures.Router)
-		for i := range d.Spec.Template.Spec.Containers {
-			c := &d.Spec.Template.Spec.Containers[i]
-			for j := range c.Args {
-				if strings.HasPrefix(c.Args[j], "--lb-config-path") {
-					c.Args[j] = path
+		Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			d := s.deployment(fixtures.Router)
+			for i := range d.Spec.Template.Spec.Containers {
+				c := &d.Spec.Template.Spec.Containers[i]
+				for j := range c.Args {
+					if strings.HasPrefix(c.Args[j], "--lb-config-path") {
+						c.Args[j] = path
+					}
 				}
 			}
-		}
-		Expect(admin.Update(s.ctx, d)).To(Succeed())
+			return admin.Update(s.ctx, d)
+		})).To(Succeed())
 	}
 	free := func(s *site) {
 		GinkgoHelper()

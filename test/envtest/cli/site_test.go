@@ -85,11 +85,20 @@ func (s *site) watch() answer {
 	return s.routing("status", "llm", "--watch", "--interval", "50ms", "--timeout", patience.String())
 }
 
-// ready waits for the outcome that everything is in effect.
+// ready waits for the outcome that everything is in effect, and then until no pod of before drains any more.
 func (s *site) ready() {
 	GinkgoHelper()
 	a := s.watch()
 	Expect(a.code).To(Equal(0), "%+v", a)
+	Eventually(func() (draining int32) {
+		status := s.plane().Status
+		for _, w := range append(status.Gateways, *status.Stargate) {
+			for _, pods := range w.Pods {
+				draining += pods.Terminating
+			}
+		}
+		return draining
+	}, patience).Should(BeZero())
 }
 
 func (s *site) plane() *v1alpha1.RoutingPlane {
