@@ -398,7 +398,7 @@ func (e *executor) record(ctx context.Context, step *rollout.Step) error {
 
 // annotate sets the records and further annotations of a revision, if it is still the one that was observed.
 func (e *executor) annotate(ctx context.Context, name string, records map[string]rollout.Record, annotations map[string]string) error {
-	text, err := encodeRecords(records)
+	text, err := rollout.EncodeRecords(records)
 	if err != nil {
 		return err
 	}

@@ -1,18 +1,13 @@
 package controllers
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 	"strconv"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
-	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/lbconfig"
 	"github.com/routing-operator/routing-operator/internal/release"
 	"github.com/routing-operator/routing-operator/internal/render"
@@ -37,7 +32,7 @@ func revisionLabels(plane string) map[string]string { return revision.Labels(pla
 // newRevision makes the ConfigMap of a revision, with the record of the workload that is about to get it.
 func newRevision(namespace, plane string, step *rollout.Step) (*corev1.ConfigMap, error) {
 	cm := revision.New(namespace, plane, step.Revision, step.Artefact, step.Data, step.Wave)
-	text, err := encodeRecords(withRecord(nil, step))
+	text, err := rollout.EncodeRecords(withRecord(nil, step))
 	if err != nil {
 		return nil, err
 	}
@@ -51,64 +46,6 @@ func withRecord(records map[string]rollout.Record, step *rollout.Step) map[strin
 	maps.Copy(changed, records)
 	changed[step.Workload.Key()] = step.Record
 	return changed
-}
-
-// record is a rollout.Record as an annotation holds it.
-type record struct {
-	Applied   *metav1.MicroTime `json:"applied,omitempty"`
-	Completed *metav1.MicroTime `json:"completed,omitempty"`
-	Template  string            `json:"template,omitempty"`
-	Failed    *metav1.MicroTime `json:"failed,omitempty"`
-	Retry     string            `json:"retry,omitempty"`
-	Message   string            `json:"message,omitempty"`
-	Change    string            `json:"change,omitempty"`
-
-	Gate *v1alpha1.GateRecord `json:"gate,omitempty"`
-}
-
-func encodeRecords(records map[string]rollout.Record) (string, error) {
-	stored := make(map[string]record, len(records))
-	for key, r := range records {
-		stored[key] = record{
-			Applied: microTime(r.Applied), Completed: microTime(r.Completed), Template: r.Template,
-			Failed: microTime(r.Failed), Retry: r.Retry, Message: r.Message, Change: r.Change, Gate: r.Gate,
-		}
-	}
-	text, err := json.Marshal(stored)
-	if err != nil {
-		return "", fmt.Errorf("encoding the records of a revision: %w", err)
-	}
-	return string(text), nil
-}
-
-// decodeRecords takes an annotation that was tampered with for none at all: the plane's status has the same.
-func decodeRecords(text string) map[string]rollout.Record {
-	var stored map[string]record
-	if text == "" || json.Unmarshal([]byte(text), &stored) != nil {
-		return nil
-	}
-	records := make(map[string]rollout.Record, len(stored))
-	for key, r := range stored {
-		records[key] = rollout.Record{
-			Applied: ofMicroTime(r.Applied), Completed: ofMicroTime(r.Completed), Template: r.Template,
-			Failed: ofMicroTime(r.Failed), Retry: r.Retry, Message: r.Message, Change: r.Change, Gate: r.Gate,
-		}
-	}
-	return records
-}
-
-func microTime(t time.Time) *metav1.MicroTime {
-	if t.IsZero() {
-		return nil
-	}
-	return &metav1.MicroTime{Time: t}
-}
-
-func ofMicroTime(t *metav1.MicroTime) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.Time
 }
 
 // content is what a revision's data says; it is read once, since an immutable ConfigMap does not change.
@@ -139,6 +76,6 @@ func observeRevision(cm *corev1.ConfigMap, c content) rollout.Revision {
 	return rollout.Revision{
 		Name: cm.Name, UID: string(cm.UID), ResourceVersion: cm.ResourceVersion, Created: cm.CreationTimestamp.Time,
 		Artefact: cm.Labels[labelArtefact], Data: cm.Data, Intact: c.intact, Deleting: cm.DeletionTimestamp != nil,
-		File: c.file, Flags: c.flags, Wave: wave, Records: decodeRecords(cm.Annotations[annotationRecords]),
+		File: c.file, Flags: c.flags, Wave: wave, Records: rollout.DecodeRecords(cm.Annotations[annotationRecords]),
 	}
 }

@@ -40,7 +40,7 @@ func TestARevisionCarriesWhatBecameOfEachWorkload(t *testing.T) {
 		Record: rollout.Record{Applied: at, Completed: at.Add(time.Minute), Template: "abc", Failed: at.Add(time.Hour), Retry: "1", Message: "why",
 			Gate: &v1alpha1.GateRecord{Before: "llm-stargate-a", RequestsBefore: 100, ServerErrorsBefore: 1, Failed: true}},
 	}
-	text, err := encodeRecords(withRecord(seen.Records, second))
+	text, err := rollout.EncodeRecords(withRecord(seen.Records, second))
 	if err != nil {
 		t.Fatal(err)
 	}

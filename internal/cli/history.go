@@ -20,6 +20,7 @@ import (
 	"github.com/routing-operator/routing-operator/internal/release"
 	"github.com/routing-operator/routing-operator/internal/render"
 	"github.com/routing-operator/routing-operator/internal/revision"
+	"github.com/routing-operator/routing-operator/internal/rollout"
 	"github.com/routing-operator/routing-operator/internal/statusview"
 )
 
@@ -54,6 +55,11 @@ func pastOf(ctx context.Context, c client.Reader, plane *v1alpha1.RoutingPlane) 
 		if p.artefact == render.ArtefactStargate {
 			if file, err := lbconfig.Read([]byte(cm.Data[render.LBConfigKey]), release.Newest); err == nil {
 				p.file = file
+			}
+		}
+		for _, record := range rollout.DecodeRecords(cm.Annotations[revision.AnnotationRecords]) { // to the microsecond; the status has seconds
+			if record.Completed.After(p.completed) {
+				p.completed = record.Completed
 			}
 		}
 		byName[p.name] = p

@@ -5,9 +5,17 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/internal/lbconfig"
 	"github.com/routing-operator/routing-operator/internal/release"
+	"github.com/routing-operator/routing-operator/internal/render"
+	"github.com/routing-operator/routing-operator/internal/revision"
+	"github.com/routing-operator/routing-operator/internal/rollout"
 )
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
@@ -80,5 +88,41 @@ func TestGoingBackFromAPinTakesAName(t *testing.T) {
 	}
 	if target, _, err := choose(plane, revisions, "bad"); err != nil || target.name != "bad" {
 		t.Errorf("got %v and %v", target, err)
+	}
+}
+
+func TestOfTwoThatWereCompleteInOneSecondTheLaterIsTheOneBefore(t *testing.T) {
+	plane := &v1alpha1.RoutingPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "nvcf", Name: "llm"}}
+	plane.Status.Stargate = &v1alpha1.WorkloadStatus{Kind: "Deployment", Name: "router", Revision: "none"}
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	reader := fake.NewClientBuilder().WithScheme(scheme)
+	names := map[string]string{}
+	for file, micros := range map[string]int{`{}`: 200_000, `{"default":"random"}`: 700_000, `{"default":"round-robin"}`: 100_000} {
+		completed := noon.Add(time.Duration(micros) * time.Microsecond)
+		data := map[string]string{render.LBConfigKey: file}
+		name := render.RevisionName(plane.Name, render.ArtefactStargate, data)
+		names[file] = name
+		records, err := rollout.EncodeRecords(map[string]rollout.Record{"Deployment/router": {Completed: completed}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cm := revision.New(plane.Namespace, plane.Name, name, render.ArtefactStargate, data, 0)
+		cm.Annotations[revision.AnnotationRecords] = records
+		reader.WithObjects(cm)
+		plane.Status.Records = append(plane.Status.Records, v1alpha1.RevisionRecord{Revision: name, Workload: "Deployment/router", CompletedAt: &metav1.Time{Time: completed.Truncate(time.Second)}})
+	}
+	revisions, err := pastOf(t.Context(), reader.Build(), plane)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, _, err := choose(plane, revisions, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := names[`{"default":"random"}`]; target.name != want {
+		t.Errorf("goes back to %s and not to %s", target.name, want)
 	}
 }
