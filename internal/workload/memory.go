@@ -132,7 +132,7 @@ const skew = 10 * time.Second
 
 // outdated names the ConfigMap that the memory is switched by where that was written after the pod's container may have
 // started: a container keeps the variables it started with. A pod that was made afterwards is of the new content, by
-// the API server's own clock; when a container started is said by the node's. An entry that overruled this one and was
+// the API server's own clock, which gives seconds only, so that the same second is none; when a container started is said by the node's. An entry that overruled this one and was
 // taken out since has left no time to go by.
 func (r *Reader) outdated(pod *corev1.Pod) string {
 	status := r.status(pod)
@@ -143,11 +143,16 @@ func (r *Reader) outdated(pod *corev1.Pod) string {
 	if v.source == nil {
 		return ""
 	}
-	written := writtenAt(v.source, v.key)
-	if !pod.CreationTimestamp.Time.Before(written) || status.State.Running.StartedAt.After(written.Add(skew)) {
+	source := v.source
+	written := writtenAt(source, v.key)
+	made := pod.CreationTimestamp.Time
+	if made.Equal(written) && made.Equal(source.CreationTimestamp.Time) {
+		return "" // an installation: no container starts before what it reads its variables from is there
+	}
+	if made.After(written) || status.State.Running.StartedAt.After(written.Add(skew)) {
 		return ""
 	}
-	return v.source.Name
+	return source.Name
 }
 
 // writtenAt is when the key can have got its value at the latest. That another key was written since is no reason to
