@@ -332,7 +332,7 @@ func (s *site) since(before []int) []int {
 func (s *site) files() []string {
 	var files []string
 	for _, pod := range kubelet.Pods(s.namespace) {
-		if pod.Kind == standin.Router {
+		if pod.Kind == standin.Router && !pod.Terminating {
 			files = append(files, string(bytes.TrimSpace(pod.File)))
 		}
 	}

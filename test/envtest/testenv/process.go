@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -195,12 +196,17 @@ func (e *Environment) logTails() error {
 	return errors.Join(errs...)
 }
 
-// FreePort finds a port of the loopback interface that nobody listens on.
+// FreePort finds a port of the loopback interface that nobody listens on. It is below those that the kernel gives to
+// outgoing connections, one of which might have it before the caller does.
 func FreePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("finding a free port: %w", err)
+	const first, last, attempts = 10000, 32000, 100
+	var err error
+	for range attempts {
+		port := first + rand.IntN(last-first)
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, listener.Close()
+		}
 	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	return port, listener.Close()
+	return 0, fmt.Errorf("finding a free port: %w", err)
 }

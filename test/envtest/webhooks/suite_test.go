@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os/exec"
 	"testing"
 	"time"
@@ -198,10 +197,8 @@ func (m *inProcess) end() {
 }
 
 func freePort() int {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := testenv.FreePort()
 	Expect(err).NotTo(HaveOccurred())
-	port := listener.Addr().(*net.TCPAddr).Port
-	Expect(listener.Close()).To(Succeed())
 	return port
 }
 
