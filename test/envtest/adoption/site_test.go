@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -206,6 +205,12 @@ func numbered(deployment client.Object) int {
 	return n
 }
 
+// changes counts what was written of the router's spec, whether or not its controller has seen all of it.
+func (s *site) changes() int64 {
+	GinkgoHelper()
+	return s.router().GetGeneration()
+}
+
 // mounted is the revision that the operator has put into the router's template; empty where it has not, or others own
 // what it set.
 func (s *site) mounted() string {
@@ -296,7 +301,7 @@ func (s *site) judge(meaning *lbconfig.File, noFile, memory bool) (exited sets.S
 	return exited
 }
 
-// slowly has the site's further pods take long enough to become ready that a test can step in between.
+// slowly keeps the site's further pods from becoming ready, so that a test can step in between.
 func (s *site) slowly() (quick func()) {
 	before := sets.New[types.UID]()
 	for _, pod := range kubelet.Pods(s.namespace) {
@@ -304,7 +309,7 @@ func (s *site) slowly() (quick func()) {
 	}
 	return kubelet.When(
 		func(pod *corev1.Pod) bool { return pod.Namespace == s.namespace && !before.Has(pod.UID) },
-		func(b *standin.Behaviour) { b.Warmup = time.Second })
+		func(b *standin.Behaviour) { b.Unready = true })
 }
 
 // words are what a state was, in a line for each pod.
@@ -331,10 +336,13 @@ func (s *site) exits() string {
 	return b.String()
 }
 
-// restartOld deletes a router's pod that runs the chart's file while the change is rolled out, and waits until another
-// one has started with it: the lowest ordinal, which is updated last.
+// restartOld deletes a router's pod that runs the chart's file while the first pod of the change is not ready, and waits
+// until another one has started with it: the lowest ordinal, which is updated last.
 func (s *site) restartOld(file string) {
 	GinkgoHelper()
+	Eventually(s.routers).Should(ContainElement(Satisfy(func(pod standin.Snapshot) bool {
+		return pod.Running && pod.File != nil && string(pod.File) != file
+	})), "the first pod of the change")
 	routers := s.routers()
 	before := sets.New[types.UID]()
 	for i := range routers {
