@@ -16,6 +16,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -130,7 +131,15 @@ var _ = Describe("The manager's program", func() {
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "routing-operator-metrics-reader"},
 			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: ownNamespace, Name: "prometheus"}},
 		})).To(Succeed())
-		Eventually(get).WithArguments(metrics, token(ctx, "prometheus")).Should(Equal(http.StatusOK))
+		Eventually(func() (bool, error) { // before the manager asks, which remembers a no
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User:                  "system:serviceaccount:" + ownNamespace + ":prometheus",
+				NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
+			}}
+			err := admin.Create(ctx, review)
+			return review.Status.Allowed, err
+		}).Should(BeTrue())
+		Expect(get(metrics, token(ctx, "prometheus"))).To(Equal(http.StatusOK))
 
 		By("handing the lease over at once when the leader is told to stop")
 		holder := func() string {
