@@ -65,7 +65,14 @@ var _ = Describe("Workloads under the real controllers", func() {
 		for _, policy := range []appsv1.PodManagementPolicyType{appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement} {
 			ns := namespace(ctx)
 			record := kubelet.Record(ns)
+			together := 3
+			if policy == appsv1.OrderedReadyPodManagement {
+				together = 1
+			}
+			release := kubelet.When(inNamespace(ns), func(b *standin.Behaviour) { b.Unready = true })
 			set := create(ctx, fixtures.Stargate{PodManagement: policy, Inline: plain}.Objects(ns))
+			Eventually(kubelet.Pods).WithArguments(ns).Should(HaveLen(together))
+			release()
 			Eventually(rolledOut(ctx, set)).Should(BeTrue())
 			record.Stop()
 			mostUnready := 0
@@ -78,11 +85,7 @@ var _ = Describe("Workloads under the real controllers", func() {
 				}
 				mostUnready = max(mostUnready, unready)
 			}
-			if policy == appsv1.OrderedReadyPodManagement {
-				Expect(mostUnready).To(Equal(1))
-			} else {
-				Expect(mostUnready).To(BeNumerically(">", 1))
-			}
+			Expect(mostUnready).To(Equal(together))
 			Expect(kubelet.Pods(ns)[0].Owner).To(Equal("StatefulSet/" + fixtures.Router))
 		}
 	})
