@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,6 +29,28 @@ func isGone(o client.Object) func() bool {
 	return func() bool {
 		return apierrors.IsNotFound(admin.Get(context.Background(), client.ObjectKeyFromObject(o), o))
 	}
+}
+
+// named are the revisions that ReplicaSets name.
+func (s *site) named() sets.Set[string] {
+	GinkgoHelper()
+	var list appsv1.ReplicaSetList
+	Expect(admin.List(s.ctx, &list, client.InNamespace(s.namespace))).To(Succeed())
+	names := sets.New[string]()
+	for i := range list.Items {
+		pod := &list.Items[i].Spec.Template.Spec
+		for _, v := range pod.Volumes {
+			if v.Name == "routing-lb-config" {
+				names.Insert(v.ConfigMap.Name)
+			}
+		}
+		for _, e := range pod.Containers[0].Env {
+			if strings.HasPrefix(e.Name, "STARGATE_LAST_CLUSTER") && e.ValueFrom != nil {
+				names.Insert(e.ValueFrom.ConfigMapKeyRef.Name)
+			}
+		}
+	}
+	return names
 }
 
 var _ = Describe("The life of a plane", func() {
@@ -68,12 +91,21 @@ var _ = Describe("The life of a plane", func() {
 
 	It("takes back flags and memory and lets go of the gateway when it is deleted, and leaves the file that is still read", func(ctx SpecContext) {
 		s := newSite(ctx, layout{})
-		for _, workload := range append(s.gateways, s.router) { // so that no ReplicaSet names an old revision
-			change(s, workload.(*appsv1.Deployment), func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](0) })
+		remember := func(replicaSets int32) {
+			for _, workload := range append(s.gateways, s.router) {
+				change(s, workload.(*appsv1.Deployment), func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = &replicaSets })
+			}
 		}
+		remember(0)
 		plane := s.plane()
+		s.settled()
 		policy := s.policy("llama", flagged("a"))
 		s.settled(policy)
+		change(s, plane, func(p *v1alpha1.RoutingPlane) { p.Spec.LastCluster.TTL = &metav1.Duration{Duration: 5 * time.Minute} })
+		s.settled(policy)
+		Eventually(s.named).Should(HaveLen(2))
+		Expect(s.revisions()).To(HaveLen(5), "two of the router and one of the gateway that nothing names")
+		remember(10) // from now on none goes, so that it does not matter when
 		before := s.counts()
 		Expect(admin.Delete(ctx, plane)).To(Succeed())
 		Eventually(isGone(plane)).Should(BeTrue())
@@ -89,7 +121,11 @@ var _ = Describe("The life of a plane", func() {
 		for _, entry := range gateway.ManagedFields {
 			Expect(entry.Manager).NotTo(Equal("routing-operator"))
 		}
-		Expect(s.revisions()).To(HaveLen(1), "the one that Stargate still reads")
+		left := sets.New[string]()
+		for _, revision := range s.revisions() {
+			left.Insert(revision.Name)
+		}
+		Expect(left).To(And(HaveLen(3), Equal(s.named())), "the one that Stargate still reads, and those of the two ReplicaSets before")
 		router := &appsv1.Deployment{}
 		Expect(admin.Get(ctx, s.key(fixtures.Router), router)).To(Succeed())
 		Expect(router.Annotations).NotTo(HaveKey("routing.nvcf.io/plane"), "it is nobody's")
