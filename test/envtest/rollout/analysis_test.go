@@ -101,6 +101,13 @@ func analysed(change ...func(*v1alpha1.RolloutAnalysis)) func(*v1alpha1.RoutingP
 	}
 }
 
+// held planes judge until they are told what is enough.
+func held(a *v1alpha1.RolloutAnalysis) {
+	a.TooFewSamples, a.MinSamples = v1alpha1.TooFewSamplesHold, new(int64(1_000_000))
+}
+
+func enough(p *v1alpha1.RoutingPlane) { p.Spec.Rollout.Analysis.MinSamples = new(int64(50)) }
+
 // judging waits until the first wave is on and being judged.
 func (s *site) judging() {
 	GinkgoHelper()
@@ -134,11 +141,12 @@ var _ = Describe("The metric gate", func() {
 	It("lets waves with good figures pass, one after the other", func(ctx SpecContext) {
 		s := newSite(ctx, layout{})
 		s.traffic("a", "b")
-		s.plane(analysed())
+		s.plane(analysed(held))
 		s.settled()
 		before := s.counts()
 		policy := s.policy("llama", flagged("a"), flagged("b"))
 		s.judging()
+		change(s, s.stored(), enough)
 		s.settled(policy)
 		Expect(s.flagsOn()).To(Equal([]string{"a", "b"}))
 		Expect(s.since(before)).To(Equal([]int{3, 1}))
@@ -221,7 +229,7 @@ var _ = Describe("The metric gate", func() {
 	It("counts on through a counter that begins anew", func(ctx SpecContext) {
 		s := newSite(ctx, layout{})
 		s.traffic("a")
-		s.plane(analysed(func(a *v1alpha1.RolloutAnalysis) { a.TooFewSamples = v1alpha1.TooFewSamplesHold }))
+		s.plane(analysed(held))
 		policy := s.policy("llama", flagged("a"))
 		s.judging()
 		s.unwatched() // a pod exits, and it is meant to
@@ -235,6 +243,7 @@ var _ = Describe("The metric gate", func() {
 			func(b *standin.Behaviour) { b.Crash = "out of memory" })
 		Eventually(func() int { pod, _ := kubelet.Pod(s.namespace, victim); return pod.Restarts }).Should(BeNumerically(">", 0))
 		mend()
+		change(s, s.stored(), enough)
 		s.settled(policy)
 		Expect(s.flagsOn()).To(Equal([]string{"a"}))
 	})
@@ -244,10 +253,16 @@ var _ = Describe("The metric gate", func() {
 		s.traffic("a")
 		DeferCleanup(kubelet.When(func(pod *corev1.Pod) bool { return pod.Namespace == s.namespace },
 			func(b *standin.Behaviour) { b.NoMetrics = true }))
-		s.plane(analysed())
+		s.plane(analysed(func(a *v1alpha1.RolloutAnalysis) { a.TooFewSamples = v1alpha1.TooFewSamplesHold }))
 		policy := s.policy("llama", flagged("a"))
 		s.judging()
 		Eventually(s.warnings).Should(ContainElement(And(ContainSubstring("cannot read the metrics of pod "), ContainSubstring(": connection refused"), ContainSubstring("NetworkPolicies"))))
+		Eventually(func() string { return s.message(v1alpha1.ConditionFlagsReady) }).Should(ContainSubstring("too few samples"))
+
+		By("going on with them")
+		change(s, s.stored(), func(p *v1alpha1.RoutingPlane) {
+			p.Spec.Rollout.Analysis.TooFewSamples = v1alpha1.TooFewSamplesContinue
+		})
 		s.settled(policy)
 		Expect(s.warnings()).NotTo(ContainElement(ContainSubstring("cannot read the metrics")))
 		Expect(s.flagsOn()).To(Equal([]string{"a"}))
@@ -256,11 +271,12 @@ var _ = Describe("The metric gate", func() {
 	It("judges from anew after a restart of the operator, and not again what has passed", Serial, func(ctx SpecContext) {
 		s := newSite(ctx, layout{})
 		traffic := s.traffic("a")
-		s.plane(analysed(func(a *v1alpha1.RolloutAnalysis) { a.Interval.Duration = 4 * time.Second }))
+		s.plane(analysed(held))
 		policy := s.policy("llama", flagged("a"))
 		s.judging()
 		operator.stop()
 		operator = startManager(ctx, userAgent)
+		change(s, s.stored(), enough)
 		s.settled(policy)
 		before := s.counts()
 

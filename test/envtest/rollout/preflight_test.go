@@ -126,6 +126,7 @@ func (s *site) itsPreflights(pod *corev1.Pod) bool {
 
 func withPreflight(p *v1alpha1.RoutingPlane) { p.Spec.Rollout.Preflight = true }
 
+// impatient planes are made so when what they wait for has been seen: it lasts until then.
 func impatient(p *v1alpha1.RoutingPlane) {
 	p.Spec.Rollout.ProgressDeadline = &metav1.Duration{Duration: 5 * time.Second}
 }
@@ -250,7 +251,7 @@ var _ = Describe("A preflight", func() {
 
 	It("is waited for until the progress deadline where no node takes its pod", func(ctx SpecContext) {
 		s := newSite(ctx, layout{})
-		s.plane(withPreflight, impatient)
+		s.plane(withPreflight)
 		policy := s.policy("llama", plain("a"))
 		s.settled(policy)
 		before := s.counts()
@@ -258,6 +259,7 @@ var _ = Describe("A preflight", func() {
 		change(s, policy, tune)
 		s.conditioned(s.stored(), v1alpha1.ConditionReconciling, "True", rollout.ReasonPreflight)
 		Expect(s.since(before)).To(Equal([]int{0, 0}))
+		change(s, s.stored(), impatient)
 		s.settled(policy)
 		Expect(s.since(before)).To(Equal([]int{1, 0}))
 		Eventually(s.preflights).Should(BeEmpty())
@@ -266,7 +268,7 @@ var _ = Describe("A preflight", func() {
 
 	It("is waited for until the progress deadline where a quota has no room for its pod", func(ctx SpecContext) {
 		s := newSite(ctx, layout{router: fixtures.Stargate{PodManagement: appsv1.ParallelPodManagement}})
-		s.plane(withPreflight, impatient)
+		s.plane(withPreflight)
 		policy := s.policy("llama", plain("a"))
 		s.settled(policy)
 		Eventually(s.preflights).Should(BeEmpty())
@@ -286,6 +288,8 @@ var _ = Describe("A preflight", func() {
 			g.Expect(plane.Status.Waiting).NotTo(BeNil())
 			g.Expect(plane.Status.Waiting.For).To(ContainSubstring("exceeded quota"))
 		}).Should(Succeed())
+		Expect(s.since(before)).To(Equal([]int{0, 0}))
+		change(s, plane, impatient)
 		s.settled(policy)
 		Expect(s.since(before)).To(Equal([]int{1, 0}))
 		Eventually(s.said).WithContext(ctx).Should(And(ContainSubstring("without a preflight"), ContainSubstring("exceeded quota")))
