@@ -38,10 +38,10 @@ func (r *PlaneReconciler) report(ctx context.Context, seen *observation, plan *r
 	plane := seen.plane
 	before := plane.DeepCopy()
 	fillStatus(&plane.Status, seen, plan)
+	plane.Status.Stage = reached(before.Status.Stage, plan, done, failed)
 	if failed != nil { // what a step was to record may not be on its revision; the next pass records it on both
 		plane.Status.Records = before.Status.Records
 	}
-	plane.Status.Stage = reached(before.Status.Stage, plan, done, failed)
 	noteFailure(&plane.Status, failed, plane.Generation, seen.world.Now)
 	stageChanged := before.Status.Stage != plane.Status.Stage
 	if stageChanged {
@@ -110,7 +110,6 @@ func fillStatus(status *v1alpha1.RoutingPlaneStatus, seen *observation, plan *ro
 	w := &seen.world
 	status.ObservedGeneration = w.Plane.Generation
 	status.ObservedRetry = w.Plane.Retry
-	status.Stage = plan.Stage
 	for _, condition := range plan.Conditions {
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}

@@ -39,7 +39,8 @@ func EncodeRecords(records map[string]Record) (string, error) {
 	return string(text), nil
 }
 
-// DecodeRecords reads what EncodeRecords gave. It takes an annotation that was tampered with for none at all: the plane's status has the same.
+// DecodeRecords reads what EncodeRecords gave. It takes an annotation that was tampered with for none at all: the plane's
+// status has the same.
 func DecodeRecords(text string) map[string]Record {
 	var stored map[string]storedRecord
 	if text == "" || json.Unmarshal([]byte(text), &stored) != nil {

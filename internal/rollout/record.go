@@ -152,6 +152,7 @@ func (p *pass) evidence(w *Workload, record Record) string {
 	if record.Applied.After(since) { // another attempt with the same pods
 		since = record.Applied
 	}
+	deadline := since.Add(p.w.Plane.ProgressDeadline)
 	for i := range w.Pods {
 		pod := &w.Pods[i]
 		if !pod.Updated || pod.Terminating || pod.Ready {
@@ -160,7 +161,7 @@ func (p *pass) evidence(w *Workload, record Record) string {
 		if pod.Crash != nil && pod.Crash.Restarts >= crashLoop && !pod.Crash.before(record.Applied) {
 			return strings.TrimSuffix(fmt.Sprintf("container %s of pod %s exits at start: %s", pod.Crash.Container, pod.Name, pod.Crash.Message), ": ")
 		}
-		if deadline := since.Add(p.w.Plane.ProgressDeadline); pod.Started && pod.Waiting == "" {
+		if pod.Started && pod.Waiting == "" {
 			if !p.w.Now.Before(deadline) {
 				return fmt.Sprintf("pod %s started and did not become ready; no pod got any further for %s", pod.Name, p.w.Plane.ProgressDeadline)
 			}

@@ -276,7 +276,8 @@ func (s *site) moves(w *workload) (moves []func()) {
 	return moves
 }
 
-// exitedBefore tells whether the pod's last exit was before its revision was last tried, or in that second: it will exit once more.
+// exitedBefore tells whether the pod's last exit was before its revision was last tried, or in that second: it will exit
+// once more.
 func (s *site) exitedBefore(w *workload, p *pod) bool {
 	return p.exited.Truncate(time.Second).Before(s.revisions[p.template.revision].Records[w.kind+"/"+w.name].Applied)
 }

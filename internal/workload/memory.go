@@ -132,8 +132,8 @@ const skew = 10 * time.Second
 
 // outdated names the ConfigMap that the memory is switched by where that was written after the pod's container may have
 // started: a container keeps the variables it started with. A pod that was made afterwards is of the new content, by
-// the API server's own clock, which gives seconds only, so that the same second is none; when a container started is said by the node's. An entry that overruled this one and was
-// taken out since has left no time to go by.
+// the API server's own clock, which gives seconds only: one of the same second may be of before. When a container started
+// is said by the node's. An entry that overruled this one and was taken out since has left no time to go by.
 func (r *Reader) outdated(pod *corev1.Pod) string {
 	status := r.status(pod)
 	if status == nil || status.State.Running == nil {

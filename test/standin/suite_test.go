@@ -78,8 +78,7 @@ func rolledOut(ctx context.Context, workload client.Object) func() bool {
 		}
 		switch w := workload.(type) {
 		case *appsv1.Deployment:
-			s, n := w.Status, *w.Spec.Replicas
-			return s.ObservedGeneration == w.Generation && s.UpdatedReplicas == n && s.Replicas == n && s.AvailableReplicas == n
+			return fixtures.RolledOut(w)
 		case *appsv1.StatefulSet:
 			s, n := w.Status, *w.Spec.Replicas
 			return s.ObservedGeneration == w.Generation && s.ReadyReplicas == n && s.UpdatedReplicas == n && s.CurrentRevision == s.UpdateRevision

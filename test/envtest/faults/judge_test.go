@@ -110,7 +110,7 @@ func (j *judge) step(c change) {
 			j.replicaSets[o.UID] = o
 		}
 	case *appsv1.Deployment:
-		j.template(c, o, &o.Spec.Template.Spec, deploymentComplete(o))
+		j.template(c, o, &o.Spec.Template.Spec, fixtures.RolledOut(o))
 	case *appsv1.StatefulSet:
 		j.template(c, o, &o.Spec.Template.Spec, statefulSetComplete(o))
 	case *v1alpha1.RoutingPlane:
@@ -361,12 +361,7 @@ func (j *judge) memory(c *corev1.Container) (revision string, on bool) {
 
 func generationOf(image string) release.Generation { return releases.OfImage(image, nil).Generation }
 
-// deploymentComplete and statefulSetComplete are what kubectl rollout status takes for the end.
-func deploymentComplete(d *appsv1.Deployment) bool {
-	s, n := &d.Status, ptr.Deref(d.Spec.Replicas, 1)
-	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == n && s.Replicas == n && s.AvailableReplicas == n
-}
-
+// statefulSetComplete is what kubectl rollout status takes for the end.
 func statefulSetComplete(d *appsv1.StatefulSet) bool {
 	s, n := &d.Status, ptr.Deref(d.Spec.Replicas, 1)
 	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == n && s.Replicas == n && s.ReadyReplicas == n

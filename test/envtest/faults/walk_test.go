@@ -79,7 +79,7 @@ func rolls(objects []client.Object) string {
 
 func workloadsComplete(objects []client.Object) string {
 	for _, o := range objects {
-		if d, ok := o.(*appsv1.Deployment); ok && !deploymentComplete(d) {
+		if d, ok := o.(*appsv1.Deployment); ok && !fixtures.RolledOut(d) {
 			return d.Name + " rolls"
 		}
 	}

@@ -28,20 +28,11 @@ func upgrade(s *site, tag string) {
 	})
 }
 
-// generation counts the changes of a Deployment's spec, those included that its controller has not seen.
-func (s *site) generation(name string) int64 {
+func (s *site) deployment(name string) *appsv1.Deployment {
 	GinkgoHelper()
 	d := &appsv1.Deployment{}
 	Expect(admin.Get(s.ctx, s.key(name), d)).To(Succeed())
-	return d.Generation
-}
-
-func (s *site) rolledOut(name string) bool {
-	GinkgoHelper()
-	d := &appsv1.Deployment{}
-	Expect(admin.Get(s.ctx, s.key(name), d)).To(Succeed())
-	n := *d.Spec.Replicas
-	return d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedReplicas == n && d.Status.Replicas == n && d.Status.AvailableReplicas == n
+	return d
 }
 
 // ownedAlone tells whether what the operator owns of the workload it owns by apply only, and nobody else beside it.
@@ -81,16 +72,17 @@ var _ = Describe("What is the operator's and was taken is taken back", func() {
 	// controller.
 	restored := func(name string, before int64) {
 		GinkgoHelper()
-		changes := func() int64 { return s.generation(name) - before }
+		// Of the spec, those included that its controller has not seen.
+		changes := func() int64 { return s.deployment(name).Generation - before }
 		Eventually(changes).Should(BeEquivalentTo(2), "theirs and ours")
-		Eventually(s.rolledOut).WithArguments(name).Should(BeTrue())
+		Eventually(s.deployment).WithArguments(name).Should(Satisfy(fixtures.RolledOut))
 		mended()
 		Expect(changes()).To(BeEquivalentTo(2))
 	}
 
 	It("after kubectl set env, by one change of the template, and owned as before", func(ctx SpecContext) {
 		s.unwatched()
-		before := s.generation(fixtures.Gateway)
+		before := s.deployment(fixtures.Gateway).Generation
 		run(env.Kubectl(ctx, "set", "env", "-n", s.namespace, "deployment/"+fixtures.Gateway, "STARGATE_LAST_CLUSTER_ENABLED=false"))
 		restored(fixtures.Gateway, before)
 		Eventually(s.ownedAlone(ctx, fixtures.Gateway)).Should(Succeed())
@@ -107,13 +99,13 @@ var _ = Describe("What is the operator's and was taken is taken back", func() {
 
 	It("after kubectl rollout undo", func(ctx SpecContext) {
 		s.unwatched()
-		before := s.generation(fixtures.Gateway)
+		before := s.deployment(fixtures.Gateway).Generation
 		run(env.Kubectl(ctx, "rollout", "undo", "-n", s.namespace, "deployment/"+fixtures.Gateway))
 		restored(fixtures.Gateway, before)
 	})
 
 	It("after the volume was given another source", func(ctx SpecContext) {
-		before := s.generation(fixtures.Router)
+		before := s.deployment(fixtures.Router).Generation
 		s.unwatched()
 		run(env.Kubectl(ctx, "patch", "-n", s.namespace, "deployment/"+fixtures.Router, "--type=json", "-p",
 			`[{"op":"replace","path":"/spec/template/spec/volumes/0","value":{"name":"routing-lb-config","emptyDir":{}}}]`))
@@ -121,7 +113,7 @@ var _ = Describe("What is the operator's and was taken is taken back", func() {
 	})
 
 	It("after a path within the volume was put into the mount", func(ctx SpecContext) {
-		before := s.generation(fixtures.Router)
+		before := s.deployment(fixtures.Router).Generation
 		s.unwatched()
 		run(env.Kubectl(ctx, "patch", "-n", s.namespace, "deployment/"+fixtures.Router, "--type=json", "-p",
 			`[{"op":"add","path":"/spec/template/spec/containers/0/volumeMounts/0/subPath","value":"nowhere"}]`))

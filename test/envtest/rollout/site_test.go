@@ -328,33 +328,32 @@ func (s *site) since(before []int) []int {
 	return now
 }
 
-// router pods and what they run, in one word each.
+// staying are the router pods that do not drain.
+func (s *site) staying() []standin.Snapshot {
+	return slices.DeleteFunc(kubelet.Pods(s.namespace), func(pod standin.Snapshot) bool { return pod.Kind != standin.Router || pod.Terminating })
+}
+
+// files are what those run, in one word each.
 func (s *site) files() []string {
 	var files []string
-	for _, pod := range kubelet.Pods(s.namespace) {
-		if pod.Kind == standin.Router && !pod.Terminating {
-			files = append(files, string(bytes.TrimSpace(pod.File)))
-		}
+	for _, pod := range s.staying() {
+		files = append(files, string(bytes.TrimSpace(pod.File)))
 	}
 	return files
 }
 
-// flagsOn are the models whose flag is on in every router pod that is to stay.
+// flagsOn are the models whose flag is on in every one of those.
 func (s *site) flagsOn() []string {
 	on := map[string]int{}
-	pods := 0
-	for _, pod := range kubelet.Pods(s.namespace) {
-		if pod.Kind != standin.Router || pod.Terminating {
-			continue
-		}
-		pods++
+	pods := s.staying()
+	for _, pod := range pods {
 		for _, flag := range pod.Flags {
 			on[flag.Model]++
 		}
 	}
 	models := []string{}
 	for model, n := range on {
-		if n == pods {
+		if n == len(pods) {
 			models = append(models, model)
 		}
 	}

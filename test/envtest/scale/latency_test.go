@@ -11,11 +11,11 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
 	"github.com/routing-operator/routing-operator/test/envtest/operator"
 	"github.com/routing-operator/routing-operator/test/envtest/testenv"
+	"github.com/routing-operator/routing-operator/test/fixtures"
 )
 
 var _ = Describe("From a complete rollout", func() {
@@ -64,7 +64,7 @@ func watchCompletions(ctx context.Context) *completions {
 	go func() {
 		for event := range watching.ResultChan() {
 			arrived := time.Now()
-			if d, ok := event.Object.(*appsv1.Deployment); ok && complete(d) {
+			if d, ok := event.Object.(*appsv1.Deployment); ok && fixtures.RolledOut(d) {
 				c.note(completion{d.Namespace, d.Name, d.Generation}, arrived)
 			}
 		}
@@ -78,12 +78,6 @@ func (c *completions) note(key completion, at time.Time) {
 	if _, known := c.seen[key]; !known {
 		c.seen[key] = at
 	}
-}
-
-// complete is what kubectl rollout status takes for the end.
-func complete(d *appsv1.Deployment) bool {
-	s, n := &d.Status, ptr.Deref(d.Spec.Replicas, 1)
-	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == n && s.Replicas == n && s.AvailableReplicas == n
 }
 
 // delays are, for every change of a Deployment but the first, the time from the report that the one before was complete
