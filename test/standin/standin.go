@@ -88,7 +88,6 @@ type Standin struct {
 	client  kubernetes.Interface
 	events  record.EventRecorder
 	pods    corelisters.PodLister
-	nodes   corelisters.NodeLister
 	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	stop    func()
 
@@ -154,7 +153,7 @@ func (s *Standin) start(ctx context.Context) error {
 
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	factory := informers.NewSharedInformerFactory(s.client, 0)
-	s.pods, s.nodes = factory.Core().V1().Pods().Lister(), factory.Core().V1().Nodes().Lister()
+	s.pods = factory.Core().V1().Pods().Lister()
 	var running sync.WaitGroup
 	s.stop = sync.OnceFunc(func() {
 		cancel()
@@ -292,11 +291,14 @@ func (s *Standin) schedule(ctx context.Context, pod *corev1.Pod, b Behaviour) er
 	if len(pod.Spec.SchedulingGates) > 0 || pod.DeletionTimestamp != nil {
 		return nil
 	}
-	node := s.nodeFor(pod)
+	node, err := s.nodeFor(ctx, pod)
+	if err != nil {
+		return err
+	}
 	if b.Unschedulable || node == "" {
 		return s.unschedulable(ctx, pod)
 	}
-	err := s.client.CoreV1().Pods(pod.Namespace).Bind(ctx, &corev1.Binding{
+	err = s.client.CoreV1().Pods(pod.Namespace).Bind(ctx, &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
 	}, metav1.CreateOptions{})
@@ -309,22 +311,27 @@ func (s *Standin) schedule(ctx context.Context, pod *corev1.Pod, b Behaviour) er
 	return nil
 }
 
-// nodeFor spreads pods over the nodes that take any, the same pod to the same node.
-func (s *Standin) nodeFor(pod *corev1.Pod) string {
+// nodeFor spreads pods over the nodes that take any, the same pod to the same node. Nodes are read from the API server: a
+// watch might tell of a pod before another one tells that its node was cordoned earlier.
+func (s *Standin) nodeFor(ctx context.Context, pod *corev1.Pod) (string, error) {
 	var open []string
 	for _, name := range s.options.Nodes {
-		if node, err := s.nodes.Get(name); err == nil && !node.Spec.Unschedulable {
+		node, err := s.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return "", fmt.Errorf("reading node %s: %w", name, err)
+		}
+		if err == nil && !node.Spec.Unschedulable {
 			open = append(open, name)
 		}
 	}
 	if len(open) == 0 {
-		return ""
+		return "", nil
 	}
 	sum := 0
 	for _, b := range []byte(pod.UID) {
 		sum += int(b)
 	}
-	return open[sum%len(open)]
+	return open[sum%len(open)], nil
 }
 
 func (s *Standin) unschedulable(ctx context.Context, pod *corev1.Pod) error {
