@@ -40,13 +40,16 @@ func NewMetricsTransport() http.RoundTripper {
 
 // scraper reads the metrics of Stargate's pods: of those that the plane's workload owns, at the address that their
 // kubelet reports, the path /metrics and nothing that it redirects to.
-type scraper struct{ client *http.Client }
+type scraper struct {
+	client *http.Client // with the bound of one pod
+	all    time.Duration
+}
 
 func newScraper(transport http.RoundTripper) *scraper {
 	if transport == nil {
 		transport = NewMetricsTransport()
 	}
-	return &scraper{client: &http.Client{
+	return &scraper{all: scrapeAll, client: &http.Client{
 		Transport: transport, Timeout: scrapePod,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -54,7 +57,7 @@ func newScraper(transport http.RoundTripper) *scraper {
 
 // read reads the pods side by side. Those whose container has not started have nothing to be read.
 func (s *scraper) read(ctx context.Context, pods []rollout.Pod, at v1alpha1.StargateMetrics, keep func(*analysis.Series) bool) []analysis.Look {
-	ctx, cancel := context.WithTimeout(ctx, scrapeAll)
+	ctx, cancel := context.WithTimeout(ctx, s.all)
 	defer cancel()
 	looks := make([]analysis.Look, len(pods))
 	var group errgroup.Group
@@ -64,7 +67,7 @@ func (s *scraper) read(ctx context.Context, pods []rollout.Pod, at v1alpha1.Star
 		looks[i] = analysis.Look{UID: pod.UID, Name: pod.Name, Revision: pod.Revision, Created: pod.Created, Ending: pod.Terminating || !pod.Started}
 		group.Go(func() error {
 			sample, err := s.pod(ctx, pod, at, keep)
-			looks[i].Sample, looks[i].Err = sample, tellScrape(err)
+			looks[i].Sample, looks[i].Err = sample, s.tell(err)
 			return nil
 		})
 	}
@@ -94,9 +97,9 @@ func (s *scraper) pod(ctx context.Context, pod *rollout.Pod, at v1alpha1.Stargat
 	return analysis.Read(response.Body, at.Prefix, keep)
 }
 
-// tellScrape says why metrics could not be read in words that do not change from one attempt to the next, as a port of
+// tell says why metrics could not be read in words that do not change from one attempt to the next, as a port of
 // the operator's own would.
-func tellScrape(err error) error {
+func (s *scraper) tell(err error) error {
 	var late net.Error
 	var errno syscall.Errno
 	var failed *url.Error
@@ -104,7 +107,7 @@ func tellScrape(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &late) && late.Timeout():
-		return fmt.Errorf("no answer within %s", scrapePod)
+		return fmt.Errorf("no answer within %s", s.client.Timeout)
 	case errors.As(err, &errno):
 		return errno
 	case errors.As(err, &failed):

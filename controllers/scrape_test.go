@@ -20,6 +20,13 @@ import (
 
 func keepAll(*analysis.Series) bool { return true }
 
+// patientScraper has the production's transport and no bound that a busy machine could reach.
+func patientScraper() *scraper {
+	s := newScraper(nil)
+	s.client.Timeout, s.all = time.Minute, time.Minute
+	return s
+}
+
 // served starts a server on loopback, and tells a pod and a port by which it is reached.
 func served(t *testing.T, handler http.HandlerFunc) (rollout.Pod, v1alpha1.StargateMetrics) {
 	t.Helper()
@@ -45,7 +52,7 @@ func TestScraperReadsTheMetricsOfAPod(t *testing.T) {
 	})
 	t.Setenv("HTTP_PROXY", "http://192.0.2.1:1") // never asked
 	pod.Revision = "llm-stargate-x"
-	looks := newScraper(nil).read(t.Context(), []rollout.Pod{pod}, at, keepAll)
+	looks := patientScraper().read(t.Context(), []rollout.Pod{pod}, at, keepAll)
 	if len(looks) != 1 || looks[0].Err != nil || looks[0].Sample[analysis.Series{Model: "a", Status: "200"}] != 3 || looks[0].Revision != pod.Revision || looks[0].Ending {
 		t.Errorf("got %+v", looks)
 	}
@@ -77,7 +84,7 @@ func TestScraperSaysWhatIsInTheWay(t *testing.T) {
 			if test.change != nil {
 				test.change(&pod)
 			}
-			looks := newScraper(nil).read(t.Context(), []rollout.Pod{pod}, at, keepAll)
+			looks := patientScraper().read(t.Context(), []rollout.Pod{pod}, at, keepAll)
 			if err := looks[0].Err; err == nil || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "secret") {
 				t.Errorf("got %v, want %q", err, test.says)
 			}
@@ -99,7 +106,7 @@ func TestScraperTellsTheSameOfTheSameFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		looks := newScraper(nil).read(t.Context(), []rollout.Pod{pod}, at, keepAll)
+		looks := patientScraper().read(t.Context(), []rollout.Pod{pod}, at, keepAll)
 		if err := looks[0].Err; err == nil || err.Error() != "connection refused" {
 			t.Errorf("got %v", err)
 		}
