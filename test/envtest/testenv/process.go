@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -196,13 +197,19 @@ func (e *Environment) logTails() error {
 	return errors.Join(errs...)
 }
 
+// givenPorts are those that FreePort has tried.
+var givenPorts sync.Map
+
 // FreePort finds a port of the loopback interface that nobody listens on. It is below those that the kernel gives to
-// outgoing connections, one of which might have it before the caller does.
+// outgoing connections, one of which might have it before the caller does, and given to no two callers in a process.
 func FreePort() (int, error) {
 	const first, last, attempts = 10000, 32000, 100
-	var err error
+	err := errors.New("all that were tried are given away")
 	for range attempts {
 		port := first + rand.IntN(last-first)
+		if _, given := givenPorts.LoadOrStore(port, true); given {
+			continue
+		}
 		var listener net.Listener
 		if listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
 			return port, listener.Close()

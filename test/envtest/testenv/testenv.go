@@ -15,7 +15,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -25,7 +27,7 @@ import (
 
 const (
 	startTimeout = 2 * time.Minute // of one process, on a machine that is busy with something else
-	stopTimeout  = 20 * time.Second
+	stopTimeout  = 2 * time.Minute
 )
 
 // Options choose what runs beside etcd and kube-apiserver. The zero value adds the operator's CRDs only.
@@ -37,8 +39,9 @@ type Options struct {
 	Controllers []string
 	// WithoutCRDs leaves out the CRDs of config/crd/bases.
 	WithoutCRDs bool
-	// Webhooks are files or folders of the repository with webhook configurations. Their services are replaced by the address in
-	// Environment.WebhookServer, their CA by the one that signed the certificate there.
+	// Webhooks are files or folders of the repository with validating webhook configurations. Their services are replaced
+	// by the address in Environment.WebhookServer, their CA by the one that signed the certificate there, their timeouts
+	// by the longest that there is: a busy machine is no reason to refuse, or to go without an answer.
 	Webhooks []string
 	// LogDir receives the logs of the processes and the audit log, and is kept. Unset, they go with the rest on Stop.
 	LogDir string
@@ -111,6 +114,12 @@ func Start(ctx context.Context, options Options) (_ *Environment, err error) {
 		return nil, err
 	}
 	if err := e.startAPIServer(options); err != nil {
+		return nil, err
+	}
+	if err := e.extendWebhooks(ctx); err != nil {
+		return nil, err
+	}
+	if err := e.awaitDiscovery(ctx); err != nil {
 		return nil, err
 	}
 	if options.ControllerManager {
@@ -192,6 +201,46 @@ func (e *Environment) startAPIServer(options Options) error {
 	hooks.LocalServingCertDir = e.path("webhook")
 	if len(options.Webhooks) > 0 {
 		e.WebhookServer = WebhookServer{Host: hooks.LocalServingHost, Port: hooks.LocalServingPort, CertDir: hooks.LocalServingCertDir}
+	}
+	return nil
+}
+
+// extendWebhooks gives those that were installed the longest timeout that the API server takes.
+func (e *Environment) extendWebhooks(ctx context.Context) error {
+	c, err := kubernetes.NewForConfig(e.Config)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	for _, configuration := range e.plane.WebhookInstallOptions.ValidatingWebhooks {
+		for i := range configuration.Webhooks {
+			configuration.Webhooks[i].TimeoutSeconds = new(int32(30))
+		}
+		if _, err := c.AdmissionregistrationV1().ValidatingWebhookConfigurations().Update(ctx, configuration, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("giving webhooks more time: %w", err)
+		}
+	}
+	return nil
+}
+
+// awaitDiscovery waits until those who ask for all groups at once, such as kubectl, are told of the CRDs. That is up to
+// another controller of the API server than the endpoint of the group, which envtest waits for.
+func (e *Environment) awaitDiscovery(ctx context.Context) error {
+	c, err := discovery.NewDiscoveryClientForConfig(e.Config)
+	if err != nil {
+		return fmt.Errorf("making a discovery client: %w", err)
+	}
+	for _, crd := range e.plane.CRDs {
+		for i := range crd.Spec.Versions {
+			version := schema.GroupVersion{Group: crd.Spec.Group, Version: crd.Spec.Versions[i].Name}
+			err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
+				_, resources, _, err := c.GroupsAndMaybeResourcesWithContext(ctx)
+				list := resources[version]
+				return list != nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Kind == crd.Spec.Names.Kind }), err
+			})
+			if err != nil {
+				return fmt.Errorf("waiting for %s of %s to be discovered: %w", crd.Spec.Names.Kind, version, err)
+			}
+		}
 	}
 	return nil
 }

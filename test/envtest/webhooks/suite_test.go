@@ -109,13 +109,15 @@ func install(ctx context.Context, object *unstructured.Unstructured) {
 		"%s %s", object.GetKind(), object.GetName())
 }
 
-// callHere replaces the service of each webhook by the address of this test's manager.
+// callHere replaces the service of each webhook by the address of this test's manager, and its timeout by the longest that
+// there is: on a busy machine an answer may take longer than in a cluster.
 func callHere(configuration *unstructured.Unstructured) {
 	webhooks, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
 	Expect(err).NotTo(HaveOccurred())
 	for _, webhook := range webhooks {
 		path, _, _ := unstructured.NestedString(webhook.(map[string]any), "clientConfig", "service", "path")
 		webhook.(map[string]any)["clientConfig"] = map[string]any{"url": fmt.Sprintf("https://127.0.0.1:%d%s", port, path)}
+		webhook.(map[string]any)["timeoutSeconds"] = int64(30)
 	}
 	Expect(unstructured.SetNestedSlice(configuration.Object, webhooks, "webhooks")).To(Succeed())
 }
