@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -98,6 +99,9 @@ func (r *PolicyReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 	}
 	invalid := validate.Policy(&policy.Spec, specPath)
 	accepted, spec, err := r.accept(ctx, &policy, len(invalid) == 0)
+	if errors.Is(err, errStale) {
+		return ctrl.Result{RequeueAfter: staleRetry}, nil
+	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -144,6 +148,11 @@ func (r *PolicyReconciler) accept(ctx context.Context, policy *v1alpha1.RoutingP
 	if err != nil {
 		return "", nil, err
 	}
+	if len(revisions) > 0 && !change.IsEmpty() {
+		if err := r.current(ctx, policy); err != nil {
+			return "", nil, err
+		}
+	}
 	if change.Create != nil {
 		err := r.Create(ctx, change.Create.DeepCopy())
 		if apierrors.IsAlreadyExists(err) {
@@ -166,6 +175,21 @@ func (r *PolicyReconciler) accept(ctx context.Context, policy *v1alpha1.RoutingP
 		}
 	}
 	return name, &policy.Spec, nil
+}
+
+// current compares the policy with the API server. An operator that has lost the lead and does not know yet may see a
+// spec late of which a later one was accepted, and would make it the last accepted one again.
+func (r *PolicyReconciler) current(ctx context.Context, policy *v1alpha1.RoutingPolicy) error {
+	var live metav1.PartialObjectMetadata
+	live.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(history.Kind))
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(policy), &live)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading the policy before its spec is kept: %w", err)
+	}
+	if err != nil || live.UID != policy.UID || live.Generation != policy.Generation {
+		return fmt.Errorf("%w: policy %s/%s", errStale, policy.Namespace, policy.Name)
+	}
+	return nil
 }
 
 // takeOver has a revision of the wanted name owned by the policy again where its owner was taken, as it is then not

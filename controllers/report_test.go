@@ -34,10 +34,10 @@ func (i indexer) IndexField(_ context.Context, o client.Object, name string, key
 }
 
 // apiServer holds the objects.
-func apiServer(t *testing.T, objects ...client.Object) client.Client {
+func apiServer(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.RoutingPlane{})
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.RoutingPlane{}).WithReturnManagedFields()
 	for _, err := range []error{
 		clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme),
 		addIndexes(t.Context(), indexer{builder}), index.Setup(t.Context(), indexer{builder}),

@@ -41,6 +41,9 @@ type Change struct {
 	Delete []*appsv1.ControllerRevision
 }
 
+// IsEmpty tells whether there is nothing to write.
+func (c *Change) IsEmpty() bool { return c.Create == nil && c.Renumber == nil && len(c.Delete) == 0 }
+
 // Accept plans the change that records the policy's present spec as accepted, given its revisions. Name is the
 // name of the revision that is the last accepted one afterwards.
 func Accept(policy *v1alpha1.RoutingPolicy, revisions []*appsv1.ControllerRevision) (change Change, name string, err error) {
