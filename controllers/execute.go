@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
 	applyappsv1 "k8s.io/client-go/applyconfigurations/apps/v1"
 	"k8s.io/client-go/util/csaupgrade"
 	"k8s.io/client-go/util/retry"
@@ -161,6 +163,27 @@ func (e *executor) current(ctx context.Context) error {
 		if observed.Found != (err == nil) || observed.Found && live.ResourceVersion != observed.ResourceVersion {
 			return fmt.Errorf("%w: %s %s", errStale, observed.Kind, observed.Name)
 		}
+		if err := e.known(ctx, observed.Template.Revision); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// known asks the API server for a revision in a template that the cache does not have: it may be gone, or so new that the
+// cache is yet to have it. To plan without its flags would be to take them back.
+func (e *executor) known(ctx context.Context, revision string) error {
+	if _, ok := e.seen.world.Revisions[revision]; ok || revision == "" {
+		return nil
+	}
+	var live metav1.PartialObjectMetadata
+	live.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	err := e.Live.Get(ctx, types.NamespacedName{Namespace: e.seen.plane.Namespace, Name: revision}, &live)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading revision %s before a change: %w", revision, err)
+	}
+	if err == nil && labels.SelectorFromSet(revisionLabels(e.seen.plane.Name)).Matches(labels.Set(live.Labels)) {
+		return fmt.Errorf("%w: revision %s", errStale, revision)
 	}
 	return nil
 }
@@ -216,14 +239,24 @@ func (e *executor) mend(ctx context.Context, target patch.Target, fields patch.F
 	if err := e.Patch(ctx, object, change, client.FieldOwner(workload.FieldManager)); err != nil {
 		return err
 	}
-	// The Deployment controller has seen the change too by now, and moving does not depend on what it wrote.
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		err := e.move(ctx, object)
-		if apierrors.IsConflict(err) {
-			err = errors.Join(err, e.Live.Get(ctx, client.ObjectKeyFromObject(object), object))
+	// The workload's controller writes its status meanwhile, and moving does not depend on it.
+	fresh := true
+	err = retry.RetryOnConflict(wait.Backoff{Steps: 15, Duration: 20 * time.Millisecond}, func() error {
+		if !fresh {
+			if object, _, err = newWorkload(target); err != nil {
+				return err
+			}
+			if err := e.Live.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+				return err
+			}
 		}
-		return err
+		fresh = false
+		return e.move(ctx, object)
 	})
+	if apierrors.IsConflict(err) {
+		return nil // the entries are taken back; the next apply moves them first
+	}
+	return err
 }
 
 func withAnnotation(annotations map[string]string, key, value string) map[string]string {
