@@ -17,7 +17,7 @@ var _ = Describe("Two operators at once", func() {
 	It("roll nothing out twice while both believe that they lead and one of them sees everything late", func(ctx SpecContext) {
 		var walks errgroup.Group
 		for _, c := range courses() {
-			walks.Go(func() error { return c.byTwo(ctx, newWeather(seed, 0, 400*time.Millisecond)) })
+			walks.Go(func() error { return c.byTwo(ctx, foggy(seed, 400*time.Millisecond)) })
 		}
 		Expect(walks.Wait()).To(Succeed())
 	})
@@ -27,14 +27,19 @@ var _ = Describe("Two operators at once", func() {
 		Expect(err).NotTo(HaveOccurred())
 		leader, err := startProcess(ctx, s.namespace)
 		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() error {
+			_ = syscall.Kill(leader.PID(), syscall.SIGCONT) // where it is still held up
+			return leader.Stop()
+		})
 		Expect(install.act(ctx, s)).To(Succeed())
 		Expect(forward.ended(ctx, s, 0)).To(Succeed(), "there is one that leads")
 		standby, err := startProcess(ctx, s.namespace)
 		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(standby.Stop)
 
-		Expect(enable.act(ctx, s)).To(Succeed())
-		Expect(s.await(ctx, rolls)).To(Succeed())
+		s.stuckIn(ctx, rollouts["the first flag"]) // so that it is held up before it has done everything
 		Expect(syscall.Kill(leader.PID(), syscall.SIGSTOP)).To(Succeed())
+		s.repair()
 		Expect(forward.ended(ctx, s, 1)).To(Succeed(), "the other takes over")
 		Expect(syscall.Kill(leader.PID(), syscall.SIGCONT)).To(Succeed())
 		Expect(withdraw.act(ctx, s)).To(Succeed())

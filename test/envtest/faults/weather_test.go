@@ -30,7 +30,9 @@ type weather struct {
 	// share of the requests that fail, from 0 to 1.
 	share float64
 	// lag is the most by which what a watch reports is late.
-	lag   time.Duration
+	lag time.Duration
+	// fog holds back all watches together, else each is late by itself.
+	fog   *fog
 	clear atomic.Bool
 
 	mutex    sync.Mutex
@@ -40,6 +42,33 @@ type weather struct {
 
 func newWeather(seed uint64, share float64, lag time.Duration) *weather {
 	return &weather{seed: seed, share: share, lag: lag, asked: map[string]int{}, happened: map[string]int{}}
+}
+
+// foggy is weather in which everything is seen late and in its order, and nothing fails.
+func foggy(seed uint64, lag time.Duration) *weather {
+	w := newWeather(seed, 0, lag)
+	w.fog = &fog{lag: lag, draw: rand.New(rand.NewPCG(seed, 0))}
+	return w
+}
+
+// fog comes and goes, and what was to be seen meanwhile is seen at once when it has gone.
+type fog struct {
+	lag  time.Duration
+	draw *rand.Rand
+
+	mutex       sync.Mutex
+	lifts, back time.Time
+}
+
+// left is how long the fog stays. It begins to come where it is time for it.
+func (f *fog) left(now time.Time) time.Duration {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	if now.After(f.back) {
+		f.lifts = now.Add(time.Duration(f.draw.Int64N(int64(f.lag) + 1)))
+		f.back = f.lifts.Add(f.lag / 4)
+	}
+	return f.lifts.Sub(now)
 }
 
 func (w *weather) wrap(next http.RoundTripper) http.RoundTripper {
@@ -165,13 +194,17 @@ func (b *lateBody) Read(p []byte) (int, error) {
 		b.weather.note("watch ended")
 		return 0, io.ErrUnexpectedEOF
 	}
-	if time.Now().Before(b.onTime) {
-		return n, err
+	var late time.Duration
+	switch {
+	case b.weather.fog != nil:
+		late = b.weather.fog.left(time.Now())
+	case time.Now().After(b.onTime):
+		late = time.Duration(b.draw.Int64N(int64(b.weather.lag) + 1))
+		b.onTime = time.Now().Add(late + b.weather.lag/4)
 	}
 	select {
 	case <-b.done:
-	case <-time.After(time.Duration(b.draw.Int64N(int64(b.weather.lag) + 1))):
+	case <-time.After(late):
 	}
-	b.onTime = time.Now().Add(b.weather.lag / 4)
 	return n, err
 }
