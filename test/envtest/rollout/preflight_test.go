@@ -95,13 +95,16 @@ func (s *site) harmless(ctx context.Context, seen *sightings) {
 	}
 }
 
-// routers are the router's own pods with their names; none has exited.
+// routers are the router's own pods that do not drain, with their names; none has exited.
 func (s *site) routers(ctx context.Context) map[types.UID]string {
 	GinkgoHelper()
 	var list corev1.PodList
 	Expect(admin.List(ctx, &list, client.InNamespace(s.namespace), client.MatchingLabels{"app.kubernetes.io/name": fixtures.RouterContainer})).To(Succeed())
 	pods := map[types.UID]string{}
 	for i := range list.Items {
+		if list.Items[i].DeletionTimestamp != nil {
+			continue
+		}
 		pods[list.Items[i].UID] = list.Items[i].Name
 		for _, status := range list.Items[i].Status.ContainerStatuses {
 			Expect(status.RestartCount).To(BeZero(), list.Items[i].Name)
@@ -111,12 +114,10 @@ func (s *site) routers(ctx context.Context) map[types.UID]string {
 }
 
 // preflights are those that there are.
-func (s *site) preflights() []corev1.Pod {
+func (s *site) preflights() ([]corev1.Pod, error) {
 	var list corev1.PodList
-	if err := admin.List(s.ctx, &list, client.InNamespace(s.namespace), client.HasLabels{preflight.LabelTemplate}); err != nil {
-		return nil
-	}
-	return list.Items
+	err := admin.List(s.ctx, &list, client.InNamespace(s.namespace), client.HasLabels{preflight.LabelTemplate})
+	return list.Items, err
 }
 
 // of preflight pods of the site, for a rule of the stand-in.
@@ -219,6 +220,7 @@ var _ = Describe("A preflight", func() {
 		s.plane(withPreflight)
 		policy := s.policy("llama", plain("a"))
 		s.settled(policy)
+		Eventually(s.preflights).Should(BeEmpty())
 		seen := s.sight()
 		change(s, policy, tune)
 		s.settled(policy)
@@ -239,6 +241,7 @@ var _ = Describe("A preflight", func() {
 		s.plane(withPreflight)
 		policy := s.policy("llama", plain("a"))
 		s.settled(policy)
+		Eventually(s.preflights).Should(BeEmpty())
 		seen, before := s.sight(), s.counts()
 		change(s, policy, tune)
 		s.settled(policy)
@@ -330,11 +333,13 @@ var _ = Describe("A preflight that is under way", Serial, func() {
 		s.plane(withPreflight)
 		policy := s.policy("llama", plain("a"))
 		s.settled(policy)
+		Eventually(s.preflights).Should(BeEmpty())
 		seen, before := s.sight(), s.counts()
 		release := sync.OnceFunc(kubelet.When(s.itsPreflights, func(b *standin.Behaviour) { b.Unschedulable = true }))
 		DeferCleanup(release)
 		change(s, policy, tune)
-		Eventually(s.preflights).Should(HaveLen(1))
+		Eventually(seen.all).Should(HaveLen(1))
+		loading := seen.all()[0].Name
 
 		operator.stop()
 		started := false
@@ -345,7 +350,7 @@ var _ = Describe("A preflight that is under way", Serial, func() {
 		})
 		release()
 		Eventually(func() bool { // it loads while nobody looks
-			pod, ok := kubelet.Pod(s.namespace, s.preflights()[0].Name)
+			pod, ok := kubelet.Pod(s.namespace, loading)
 			return ok && pod.Running
 		}).Should(BeTrue())
 		Expect(s.since(before)).To(Equal([]int{0, 0}))
