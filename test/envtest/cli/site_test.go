@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,8 +32,11 @@ func newSite(ctx context.Context, router fixtures.Stargate) *site {
 		router.Replicas = ptr.To[int32](2)
 	}
 	gateway := fixtures.GatewayWorkload{Replicas: ptr.To[int32](2)}
-	for _, object := range append(router.Objects(namespace), gateway.Objects(namespace)...) {
-		Expect(admin.Create(ctx, object)).To(Succeed())
+	for _, objects := range [][]client.Object{router.Objects(namespace), gateway.Objects(namespace)} {
+		// The workload last: pods from a second before their ConfigMap's are not taken to have started with it.
+		for _, object := range slices.Concat(objects[1:], objects[:1]) {
+			Expect(admin.Create(ctx, object)).To(Succeed())
+		}
 	}
 	DeferCleanup(func(ctx SpecContext) {
 		if CurrentSpecReport().Failed() {

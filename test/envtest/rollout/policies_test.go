@@ -138,7 +138,7 @@ var _ = Describe("Policies", func() {
 		By("upgrading Stargate, as Helm would")
 		upgrade(s, fixtures.TagV3)
 		s.conditioned(policy, v1alpha1.ConditionReady, "True", "Programmed")
-		Expect(s.flagsOn()).To(Equal([]string{"a"}))
+		Eventually(s.flagsOn).Should(Equal([]string{"a"}))
 		s.conditioned(s.stored(), v1alpha1.ConditionReady, "True", rollout.ReasonSettled)
 	})
 })

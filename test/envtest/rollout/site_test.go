@@ -90,9 +90,11 @@ func newSite(ctx context.Context, l layout) *site {
 	return s
 }
 
+// create the workload, which comes first of the objects, last: pods from a second before their ConfigMap's are not taken to
+// have started with it.
 func (s *site) create(objects []client.Object) client.Object {
 	GinkgoHelper()
-	for _, o := range objects {
+	for _, o := range slices.Concat(objects[1:], objects[:1]) {
 		Expect(admin.Create(s.ctx, o)).To(Succeed())
 	}
 	return objects[0]
@@ -237,17 +239,36 @@ func change[T client.Object](s *site, object T, f func(T)) {
 	}).Should(Succeed())
 }
 
-// settled waits until the policies and then the plane say so of their present generation. In this order: the plane
-// may still be ready from before the policies were made.
+// settled waits until the policies and then the plane say so of their present generation, and until the pods from before
+// are gone. In this order: the plane may still be ready from before the policies were made.
 func (s *site) settled(policies ...*v1alpha1.RoutingPolicy) {
 	GinkgoHelper()
 	for _, policy := range policies {
 		s.conditioned(policy, v1alpha1.ConditionReady, "True", "")
 	}
 	s.conditioned(s.stored(), v1alpha1.ConditionReady, "True", "")
+	s.drained()
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.serving = true
+}
+
+// drained waits until no pod is ending, and the stand-in, which may hear of that later than the operator, knows as much.
+func (s *site) drained() {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		var list corev1.PodList
+		g.Expect(admin.List(s.ctx, &list, client.InNamespace(s.namespace))).To(Succeed())
+		var there, run []types.UID
+		for i := range list.Items {
+			g.Expect(list.Items[i].DeletionTimestamp).To(BeNil(), list.Items[i].Name)
+			there = append(there, list.Items[i].UID)
+		}
+		for _, pod := range kubelet.Pods(s.namespace) {
+			run = append(run, pod.UID)
+		}
+		g.Expect(run).To(ConsistOf(there))
+	}).Should(Succeed())
 }
 
 // unwatched: from now on the test itself breaks the order.
