@@ -2,10 +2,12 @@ package rollout
 
 import (
 	"slices"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
@@ -93,35 +95,41 @@ var _ = Describe("A file that Stargate refuses", func() {
 			policy := s.policy("llama", plain("a"))
 			s.settled(policy)
 			good := s.files()
-			serving := func() (ready int) {
-				for _, pod := range kubelet.Pods(s.namespace) {
+			serving := func(pods []standin.Snapshot) (ready int) {
+				for _, pod := range pods {
 					if pod.Kind == standin.Router && pod.Ready && !pod.Terminating {
 						ready++
 					}
 				}
 				return ready
 			}
-			exits := func() bool {
-				return slices.ContainsFunc(kubelet.Pods(s.namespace), func(pod standin.Snapshot) bool {
+			exits := func(pods []standin.Snapshot) bool {
+				return slices.ContainsFunc(pods, func(pod standin.Snapshot) bool {
 					return pod.Kind == standin.Router && pod.Restarts > 0 && !pod.Ready
 				})
 			}
+			present := func() []standin.Snapshot { return kubelet.Pods(s.namespace) }
 			s.unwatched()
+			record := kubelet.Record(s.namespace)
 			change(s, policy, func(p *v1alpha1.RoutingPolicy) { p.Spec.Models[0].FallbackMaxQueued = new(int64(3)) })
-			Eventually(exits).Should(BeTrue())
-			Expect(serving()).To(Equal(2), "one replica fails, and no other is touched")
 			s.conditioned(s.stored(), v1alpha1.ConditionStalled, "True", rollout.ReasonRevisionFailed)
 			Eventually(s.files).Should(Equal(good))
-			Eventually(serving).Should(Equal(3))
+			Eventually(present).Should(WithTransform(serving, Equal(3)))
+			record.Stop()
+			Expect(record.States()).To(ContainElement(Satisfy(exits)))
+			Expect(record.States()).To(HaveEach(WithTransform(serving, BeNumerically(">=", 2))), "one replica fails, and no other is touched")
 
 			By("a change that is bad, mended as soon as its first pod exits")
+			late := kubelet.When(func(pod *corev1.Pod) bool { return pod.Namespace == s.namespace },
+				func(b *standin.Behaviour) { b.Backoff, b.MaxBackoff = 5*time.Second, 5*time.Second }) // until it would be given up
+			defer late()
 			change(s, policy, func(p *v1alpha1.RoutingPolicy) { p.Spec.Models[0].FallbackMaxQueued = new(int64(4)) })
-			Eventually(exits).Should(BeTrue())
+			Eventually(present).Should(Satisfy(exits))
 			change(s, policy, func(p *v1alpha1.RoutingPolicy) {
 				p.Spec.Models[0].FallbackMaxQueued, p.Spec.Models[0].MaxQueued = nil, new(int64(6))
 			})
 			s.settled(policy)
-			Eventually(serving).Should(Equal(3))
+			Eventually(present).Should(WithTransform(serving, Equal(3)))
 		})
 	}
 })
