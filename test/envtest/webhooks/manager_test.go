@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -149,12 +150,11 @@ var _ = Describe("The manager's program", func() {
 			}
 			return ptr.Deref(lease.Spec.HolderIdentity, "")
 		}
-		Eventually(holder).ShouldNot(BeEmpty())
+		leads := func(r *replica) bool { return strings.Contains(r.log(), "acquired lease") }
+		Eventually(func() bool { return slices.ContainsFunc(replicas, leads) }).Should(BeTrue(), "its log comes after the lease")
+		leader := replicas[slices.IndexFunc(replicas, leads)]
 		first := holder()
-		leader := replicas[0]
-		if strings.Contains(replicas[1].log(), "became leader") || strings.Contains(replicas[1].log(), "acquired lease") {
-			leader = replicas[1]
-		}
+		Expect(first).NotTo(BeEmpty())
 		Expect(leader.command.Process.Signal(syscall.SIGTERM)).To(Succeed())
 		Eventually(leader.ended).Should(Receive(BeNil()), leader.log)
 		Eventually(holder).Should(And(Not(BeEmpty()), Not(Equal(first))))

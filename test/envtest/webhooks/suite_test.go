@@ -41,7 +41,7 @@ import (
 const (
 	ownNamespace = "routing-operator-system"
 	account      = "system:serviceaccount:" + ownNamespace + ":routing-operator"
-	patience     = 30 * time.Second
+	patience     = 2 * time.Minute
 )
 
 var (
