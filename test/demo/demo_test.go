@@ -154,7 +154,9 @@ func TestNothingIsLeftOfAnInterruptedDemo(t *testing.T) {
 	demo := exec.CommandContext(t.Context(), binary)
 	demo.Env = append(os.Environ(), "TMPDIR="+dir)
 	lines := start(t, demo)
-	skipTo(lines, "kubectl get lease")
+	if !skipTo(lines, "kubectl get lease") {
+		t.Fatal("it ended before the manager ran")
+	}
 	running := processes(t, dir)
 	if len(running) != 4 {
 		t.Errorf("%d processes, want etcd, kube-apiserver, kube-controller-manager and the manager", len(running))
@@ -174,7 +176,7 @@ func TestNothingIsLeftOfAnInterruptedDemo(t *testing.T) {
 	}
 }
 
-// start a command and return the lines that it prints.
+// start a command and return the lines that it prints, which are shown where the test fails.
 func start(t *testing.T, cmd *exec.Cmd) *bufio.Scanner {
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -184,7 +186,13 @@ func start(t *testing.T, cmd *exec.Cmd) *bufio.Scanner {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	return bufio.NewScanner(out)
+	var printed bytes.Buffer
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("it printed:\n%s", &printed)
+		}
+	})
+	return bufio.NewScanner(io.TeeReader(out, &printed))
 }
 
 // skipTo reads lines up to one with the text, and tells whether there is one.

@@ -57,8 +57,13 @@ out, since the manager runs here as a process, and the webhook's address is this
 	if s.begun, err = s.site.env.Mark(); err != nil {
 		return err
 	}
-	if _, err := s.site.shell.must(ctx, s.site.admin, "kubectl apply --server-side -f install.yaml"); err != nil {
-		return err
+	for _, command := range []string{
+		"kubectl apply --server-side -f install.yaml",
+		"kubectl wait --for=condition=Established --timeout=2m crd/routingplanes.routing.nvcf.io crd/routingpolicies.routing.nvcf.io",
+	} {
+		if _, err := s.site.shell.must(ctx, s.site.admin, command); err != nil {
+			return err
+		}
 	}
 	if err := s.site.startManager(ctx, arguments); err != nil {
 		return err
