@@ -25,7 +25,7 @@ import (
 func TestControlPlane(t *testing.T) {
 	ctx := t.Context()
 	started := time.Now()
-	env, err := Start(ctx, Options{})
+	env, err := Start(ctx, Options{Webhooks: []string{"config/webhook/validating_webhook.yaml"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,6 +43,17 @@ func TestControlPlane(t *testing.T) {
 		out, err := env.Kubectl(ctx, "get", "rpl,rp", "-A").CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "No resources found") {
 			t.Errorf("%v: %s", err, out)
+		}
+	})
+	t.Run("webhooks have more time than in a cluster", func(t *testing.T) {
+		list, err := client(t, env.Config).AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+		if err != nil || len(list.Items) != 1 || len(list.Items[0].Webhooks) != 2 {
+			t.Fatalf("%v: %v, want the operator's two webhooks", err, list)
+		}
+		for _, w := range list.Items[0].Webhooks {
+			if *w.TimeoutSeconds != 30 {
+				t.Errorf("%s has %d s", w.Name, *w.TimeoutSeconds)
+			}
 		}
 	})
 	t.Run("a user is bound by RBAC", func(t *testing.T) {
