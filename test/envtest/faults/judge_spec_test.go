@@ -101,7 +101,18 @@ var _ = Describe("Who judges the pods", func() {
 		} {
 			step()
 			s.rolledOut(ctx)
-			Eventually(func() int { return len(kubelet.Pods(s.namespace)) }).Should(Equal(4), "none is ending")
+			Expect(s.settle(ctx, func(objects []client.Object) string { // the judge goes by the API server
+				pods := 0
+				for _, o := range objects {
+					if _, ok := o.(*corev1.Pod); ok {
+						pods++
+					}
+				}
+				if pods != 4 {
+					return fmt.Sprintf("%d pods: some are ending", pods)
+				}
+				return ""
+			})).To(Succeed())
 		}
 		Expect(recorded.catchUp(ctx, s.namespace)).To(Succeed())
 		j := judged(recorded.changes(s.namespace))

@@ -34,11 +34,10 @@ func startManager(wrap func(http.RoundTripper) http.RoundTripper, namespaces ...
 		watched[namespace] = cache.Config{}
 	}
 	options := ctrl.Options{
-		Scheme:  platform.Scheme(),
-		Metrics: metricsserver.Options{BindAddress: "0"},
-		Cache:   cache.Options{DefaultNamespaces: watched},
-		// What has not ended by then is a request that the transport holds back.
-		GracefulShutdownTimeout: new(5 * time.Second),
+		Scheme:                  platform.Scheme(),
+		Metrics:                 metricsserver.Options{BindAddress: "0"},
+		Cache:                   cache.Options{DefaultNamespaces: watched},
+		GracefulShutdownTimeout: new(30 * time.Second), // however busy the machine is
 	}
 	controllers.Configure(&options)
 	mgr, err := ctrl.NewManager(config, options)

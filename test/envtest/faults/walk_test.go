@@ -9,6 +9,8 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/routing-operator/routing-operator/api/v1alpha1"
@@ -113,7 +115,7 @@ func undisturbed(ctx context.Context, walk walk) (*course, error) {
 		if err := c.do(ctx, s, i, func() error { return s.settle(ctx, walk[i].done) }); err != nil {
 			return nil, err
 		}
-		if err := quiet(ctx, d); err != nil {
+		if err := quiet(ctx, s, d); err != nil {
 			return nil, err
 		}
 		if err := recorded.catchUp(ctx, s.namespace); err != nil {
@@ -159,19 +161,44 @@ func (c *course) sameRollouts(ctx context.Context, s *site, scenario int) error 
 	return err
 }
 
-// quiet waits until nothing was written for a while: longer than any interval of the site's plane.
-func quiet(ctx context.Context, d *death) error {
-	const while = 700 * time.Millisecond
-	last, since := len(d.written()), time.Now()
-	for time.Since(since) < while {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(10 * time.Millisecond):
+// quiet waits until nothing is ending and, look by look, nothing was written for a while: longer than any interval of the
+// site's plane, on however busy a machine.
+func quiet(ctx context.Context, s *site, d *death) error {
+	const looks = 70
+	written, calm, objection := 0, 0, ""
+	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		objects, _ := recorded.objects(s.namespace)
+		calm, objection = calm+1, ending(objects)
+		if now := len(d.written()); now != written || objection != "" {
+			written, calm = now, 0
 		}
-		if now := len(d.written()); now != last {
-			last, since = now, time.Now()
-		}
+		return calm == looks, nil
+	})
+	if err != nil {
+		return fmt.Errorf("namespace %s: waiting until nothing is written any more: %w: %d writes; %s", s.namespace, err, written, objection)
 	}
 	return nil
+}
+
+// ending tells what is, or is still in the plane's status.
+func ending(objects []client.Object) string {
+	for _, o := range objects {
+		switch o := o.(type) {
+		case *corev1.Pod:
+			if o.DeletionTimestamp != nil {
+				return o.Name + " is ending"
+			}
+		case *v1alpha1.RoutingPlane:
+			workloads := o.Status.Gateways
+			if o.Status.Stargate != nil {
+				workloads = append(slices.Clone(workloads), *o.Status.Stargate)
+			}
+			for i := range workloads {
+				if slices.ContainsFunc(workloads[i].Pods, func(c v1alpha1.PodCount) bool { return c.Terminating > 0 }) {
+					return "the plane's status tells of ending pods of " + workloads[i].Name
+				}
+			}
+		}
+	}
+	return ""
 }

@@ -169,7 +169,7 @@ var _ = Describe("While the operator rolls out", func() {
 			s.repair()
 			Expect(s.settle(ctx, settled)).To(Succeed())
 			Expect(s.given(ctx)).To(Equal(forward.given[1]))
-			Expect(s.flagsOn()).To(Equal([]string{"a", "b"}))
+			Eventually(s.flagsOn).Should(Equal([]string{"a", "b"}))
 		})
 
 		It("the plane may be deleted: "+what, func(ctx SpecContext) {
@@ -181,7 +181,7 @@ var _ = Describe("While the operator rolls out", func() {
 			Expect(admin.Delete(ctx, plane)).To(Succeed())
 			s.repair()
 			Eventually(isGone(ctx, plane)).Should(BeTrue())
-			Expect(s.flagsOn()).To(BeEmpty())
+			Eventually(s.flagsOn).Should(BeEmpty())
 			gateway := s.deployment(fixtures.Gateway)
 			Expect(admin.Get(ctx, client.ObjectKeyFromObject(gateway), gateway)).To(Succeed())
 			Expect(gateway.Spec.Template.Spec.Containers[0].Env).NotTo(ContainElement(HaveField("Name", HavePrefix("STARGATE_LAST_CLUSTER"))))
@@ -233,7 +233,7 @@ var _ = Describe("The operator", func() {
 		Expect(admin.Create(ctx, plane)).To(Succeed())
 		Expect(s.settle(ctx, settled)).To(Succeed())
 		s.goes(ctx, enable)
-		Expect(s.flagsOn()).To(Equal([]string{"a", "b"}))
+		Eventually(s.flagsOn).Should(Equal([]string{"a", "b"}))
 		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: fixtures.Router}}
 		Expect(admin.Delete(ctx, set)).To(Succeed())
 		Expect(admin.Create(ctx, fixtures.Stargate{Replicas: new(int32(2))}.Objects(s.namespace)[0])).To(Succeed())
@@ -257,7 +257,7 @@ var _ = Describe("The operator", func() {
 		Eventually(to.flagsOn).Should(Equal([]string{"a", "b"}))
 		Expect(to.settle(ctx, settled)).To(Succeed())
 		Eventually(func() int { on, _ := from.remembering(); return on }).Should(BeZero())
-		Expect(from.flagsOn()).To(BeEmpty())
+		Eventually(from.flagsOn).Should(BeEmpty())
 		Expect(from.settle(ctx, settled)).To(Succeed())
 		Expect(logged.about("unknown namespace")).To(BeEmpty())
 	})
@@ -283,7 +283,7 @@ var _ = Describe("The operator", func() {
 		s.operate()
 		Expect(s.settle(ctx, settled)).To(Succeed())
 		Expect(s.given(ctx)).To(Equal(forward.given[1]))
-		Expect(s.flagsOn()).To(Equal([]string{"a", "b"}))
+		Eventually(s.flagsOn).Should(Equal([]string{"a", "b"}))
 	})
 
 	It("comes to terms with all that changed while it was down", func(ctx SpecContext) {
@@ -306,13 +306,16 @@ var _ = Describe("The operator", func() {
 		s.operate()
 		Expect(s.settle(ctx, settled)).To(Succeed())
 		Eventually(s.flagsOn).Should(Equal([]string{"a", "c"}))
-		for _, pod := range kubelet.Pods(s.namespace) {
-			switch pod.Kind {
-			case standin.Router:
-				Expect(string(pod.File)).To(And(ContainSubstring(`"max_queued":9`), Not(ContainSubstring(`"b"`))))
-			case standin.Gateway:
-				Expect(pod.Env).To(HaveKeyWithValue("STARGATE_LAST_CLUSTER_TTL", "7m0s"))
+		Eventually(func(g Gomega) {
+			for _, pod := range kubelet.Pods(s.namespace) {
+				switch {
+				case pod.Terminating:
+				case pod.Kind == standin.Router:
+					g.Expect(string(pod.File)).To(And(ContainSubstring(`"max_queued":9`), Not(ContainSubstring(`"b"`))))
+				case pod.Kind == standin.Gateway:
+					g.Expect(pod.Env).To(HaveKeyWithValue("STARGATE_LAST_CLUSTER_TTL", "7m0s"))
+				}
 			}
-		}
+		}).Should(Succeed())
 	})
 })
