@@ -135,11 +135,15 @@ func (e *Environment) startAPIServer(options Options) error {
 	for _, path := range options.Webhooks {
 		webhooks = append(webhooks, filepath.Join(e.Root, path))
 	}
+	port, err := FreePort() // envtest would take one that an outgoing connection may have by the time somebody serves
+	if err != nil {
+		return err
+	}
 	e.plane = &envtest.Environment{
 		ControlPlaneStartTimeout: startTimeout,
 		ControlPlaneStopTimeout:  stopTimeout,
 		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: startTimeout},
-		WebhookInstallOptions:    envtest.WebhookInstallOptions{Paths: webhooks, MaxTime: startTimeout},
+		WebhookInstallOptions:    envtest.WebhookInstallOptions{Paths: webhooks, MaxTime: startTimeout, LocalServingHost: "127.0.0.1", LocalServingPort: port},
 		UseExistingCluster:       new(bool),
 	}
 	if !options.WithoutCRDs {
@@ -147,7 +151,6 @@ func (e *Environment) startAPIServer(options Options) error {
 		e.plane.ErrorIfCRDPathMissing = true
 	}
 
-	var err error
 	etcd := &envtest.Etcd{DataDir: e.path("etcd")}
 	if etcd.Path, err = e.wrapped("etcd"); err != nil {
 		return err
