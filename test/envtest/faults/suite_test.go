@@ -28,8 +28,8 @@ import (
 	"github.com/routing-operator/routing-operator/test/standin"
 )
 
-// patience is how long a single step may take on a machine that does a lot beside.
-const patience = 60 * time.Second
+// patience is how long a scenario may take, with all the restarts in it, on a machine that does a lot beside.
+const patience = 3 * time.Minute
 
 var (
 	env       *testenv.Environment
