@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -151,16 +152,15 @@ func (e *executor) current(ctx context.Context) error {
 	plane := rollout.Workload{Kind: planeKind, Name: w.Plane.Name, Found: true, ResourceVersion: e.seen.plane.ResourceVersion}
 	all := append([]rollout.Workload{plane, w.Stargate}, w.Gateways...)
 	for _, observed := range append(all, w.Former...) {
-		var live metav1.PartialObjectMetadata
-		live.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(observed.Kind))
+		kind := appsv1.SchemeGroupVersion.WithKind(observed.Kind)
 		if observed.Kind == planeKind {
-			live.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(planeKind))
+			kind = v1alpha1.GroupVersion.WithKind(planeKind)
 		}
-		err := e.Live.Get(ctx, types.NamespacedName{Namespace: w.Plane.Namespace, Name: observed.Name}, &live)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("reading %s %s before a change: %w", observed.Kind, observed.Name, err)
+		live, err := liveMetadata(ctx, e.Live, kind, types.NamespacedName{Namespace: w.Plane.Namespace, Name: observed.Name})
+		if err != nil {
+			return err
 		}
-		if observed.Found != (err == nil) || observed.Found && live.ResourceVersion != observed.ResourceVersion {
+		if observed.Found != (live != nil) || observed.Found && live.ResourceVersion != observed.ResourceVersion {
 			return fmt.Errorf("%w: %s %s", errStale, observed.Kind, observed.Name)
 		}
 		if err := e.known(ctx, observed.Template.Revision); err != nil {
@@ -176,16 +176,27 @@ func (e *executor) known(ctx context.Context, revision string) error {
 	if _, ok := e.seen.world.Revisions[revision]; ok || revision == "" {
 		return nil
 	}
-	var live metav1.PartialObjectMetadata
-	live.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-	err := e.Live.Get(ctx, types.NamespacedName{Namespace: e.seen.plane.Namespace, Name: revision}, &live)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading revision %s before a change: %w", revision, err)
+	live, err := liveMetadata(ctx, e.Live, corev1.SchemeGroupVersion.WithKind("ConfigMap"), types.NamespacedName{Namespace: e.seen.plane.Namespace, Name: revision})
+	if err != nil {
+		return err
 	}
-	if err == nil && labels.SelectorFromSet(revisionLabels(e.seen.plane.Name)).Matches(labels.Set(live.Labels)) {
+	if live != nil && labels.SelectorFromSet(revisionLabels(e.seen.plane.Name)).Matches(labels.Set(live.Labels)) {
 		return fmt.Errorf("%w: revision %s", errStale, revision)
 	}
 	return nil
+}
+
+// liveMetadata reads the metadata that the API server has of an object, nil where there is none, before something is done
+// that the caches speak for.
+func liveMetadata(ctx context.Context, server client.Reader, kind schema.GroupVersionKind, key types.NamespacedName) (*metav1.PartialObjectMetadata, error) {
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(kind)
+	if err := server.Get(ctx, key, live); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading %s %s before a change: %w", kind.Kind, key.Name, err)
+	}
+	return live, nil
 }
 
 func (e *executor) target(w *rollout.Workload) patch.Target {
@@ -240,17 +251,11 @@ func (e *executor) mend(ctx context.Context, target patch.Target, fields patch.F
 		return err
 	}
 	// The workload's controller writes its status meanwhile, and moving does not depend on it.
-	fresh := true
 	err = retry.RetryOnConflict(wait.Backoff{Steps: 15, Duration: 20 * time.Millisecond}, func() error {
-		if !fresh {
-			if object, _, err = newWorkload(target); err != nil {
-				return err
-			}
-			if err := e.Live.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
-				return err
-			}
+		object, _, err := e.whole(ctx, target)
+		if err != nil {
+			return err
 		}
-		fresh = false
 		return e.move(ctx, object)
 	})
 	if apierrors.IsConflict(err) {
@@ -268,14 +273,23 @@ func withAnnotation(annotations map[string]string, key, value string) map[string
 	return changed
 }
 
-// stored reads the workload whole, as the cache does not have it, if it is still the version that was planned from.
-func (e *executor) stored(ctx context.Context, target patch.Target) (client.Object, *corev1.PodTemplateSpec, error) {
+// whole reads the workload as the cache does not have it.
+func (e *executor) whole(ctx context.Context, target patch.Target) (client.Object, *corev1.PodTemplateSpec, error) {
 	object, template, err := newWorkload(target)
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := e.Live.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 		return nil, nil, fmt.Errorf("reading the workload: %w", err)
+	}
+	return object, template, nil
+}
+
+// stored is whole for a workload that is still the version that was planned from.
+func (e *executor) stored(ctx context.Context, target patch.Target) (client.Object, *corev1.PodTemplateSpec, error) {
+	object, template, err := e.whole(ctx, target)
+	if err != nil {
+		return nil, nil, err
 	}
 	if object.GetResourceVersion() != target.ResourceVersion {
 		return nil, nil, errStale

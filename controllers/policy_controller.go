@@ -180,13 +180,11 @@ func (r *PolicyReconciler) accept(ctx context.Context, policy *v1alpha1.RoutingP
 // current compares the policy with the API server. An operator that has lost the lead and does not know yet may see a
 // spec late of which a later one was accepted, and would make it the last accepted one again.
 func (r *PolicyReconciler) current(ctx context.Context, policy *v1alpha1.RoutingPolicy) error {
-	var live metav1.PartialObjectMetadata
-	live.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(history.Kind))
-	err := r.Live.Get(ctx, client.ObjectKeyFromObject(policy), &live)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading the policy before its spec is kept: %w", err)
+	live, err := liveMetadata(ctx, r.Live, v1alpha1.GroupVersion.WithKind(history.Kind), client.ObjectKeyFromObject(policy))
+	if err != nil {
+		return err
 	}
-	if err != nil || live.UID != policy.UID || live.Generation != policy.Generation {
+	if live == nil || live.UID != policy.UID || live.Generation != policy.Generation {
 		return fmt.Errorf("%w: policy %s/%s", errStale, policy.Namespace, policy.Name)
 	}
 	return nil

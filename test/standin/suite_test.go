@@ -57,9 +57,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 // create makes the objects and returns the first, the workload.
 func create(ctx context.Context, objects []client.Object) client.Object {
 	GinkgoHelper()
-	for _, o := range objects {
-		Expect(c.Create(ctx, o)).To(Succeed())
-	}
+	Expect(fixtures.Create(ctx, c, objects)).To(Succeed())
 	return objects[0]
 }
 

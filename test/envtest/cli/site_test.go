@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -33,10 +32,7 @@ func newSite(ctx context.Context, router fixtures.Stargate) *site {
 	}
 	gateway := fixtures.GatewayWorkload{Replicas: ptr.To[int32](2)}
 	for _, objects := range [][]client.Object{router.Objects(namespace), gateway.Objects(namespace)} {
-		// The workload last: pods from a second before their ConfigMap's are not taken to have started with it.
-		for _, object := range slices.Concat(objects[1:], objects[:1]) {
-			Expect(admin.Create(ctx, object)).To(Succeed())
-		}
+		Expect(fixtures.Create(ctx, admin, objects)).To(Succeed())
 	}
 	DeferCleanup(func(ctx SpecContext) {
 		if CurrentSpecReport().Failed() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -42,11 +41,8 @@ func newSite(ctx context.Context, router fixtures.Stargate, replicas int32) (*si
 	s := &site{namespace: namespace, repair: func() {}}
 	router.Replicas = &replicas
 	gateway := fixtures.GatewayWorkload{Replicas: &replicas}
-	for _, object := range slices.Concat(router.Objects(namespace), gateway.Objects(namespace)) {
-		if _, isService := object.(*corev1.Service); isService { // nobody is served
-			continue
-		}
-		if err := admin.Create(ctx, object); err != nil {
+	for _, objects := range [][]client.Object{router.Objects(namespace), gateway.Objects(namespace)} {
+		if err := fixtures.Create(ctx, admin, fixtures.WithoutServices(objects)); err != nil {
 			return nil, fmt.Errorf("making a site: %w", err)
 		}
 	}

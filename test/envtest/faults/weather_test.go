@@ -31,7 +31,7 @@ type weather struct {
 	share float64
 	// lag is the most by which what a watch reports is late.
 	lag time.Duration
-	// fog holds back all watches together, else each is late by itself.
+	// fog holds back all watches together; without it each has a fog of its own.
 	fog   *fog
 	clear atomic.Bool
 
@@ -51,7 +51,8 @@ func foggy(seed uint64, lag time.Duration) *weather {
 	return w
 }
 
-// fog comes and goes, and what was to be seen meanwhile is seen at once when it has gone.
+// fog comes and goes, and what was to be seen meanwhile is seen at once when it has gone. For a while it does not come
+// back, so that what is seen does not become later and later.
 type fog struct {
 	lag  time.Duration
 	draw *rand.Rand
@@ -144,7 +145,11 @@ func (w *weather) roundTrip(next http.RoundTripper, request *http.Request) (*htt
 	if request.URL.Query().Get("watch") == "true" {
 		response, err := next.RoundTrip(request)
 		if err == nil {
-			response.Body = &lateBody{ReadCloser: response.Body, weather: w, draw: draw, done: request.Context().Done()}
+			late := &lateBody{ReadCloser: response.Body, weather: w, draw: draw, fog: w.fog, done: request.Context().Done()}
+			if late.fog == nil {
+				late.fog = &fog{lag: w.lag, draw: draw}
+			}
+			response.Body = late
 		}
 		return response, err
 	}
@@ -180,9 +185,8 @@ type lateBody struct {
 	io.ReadCloser
 	weather *weather
 	draw    *rand.Rand
+	fog     *fog
 	done    <-chan struct{}
-	// onTime is until when nothing is held back, so that it does not become later and later.
-	onTime time.Time
 }
 
 func (b *lateBody) Read(p []byte) (int, error) {
@@ -194,17 +198,9 @@ func (b *lateBody) Read(p []byte) (int, error) {
 		b.weather.note("watch ended")
 		return 0, io.ErrUnexpectedEOF
 	}
-	var late time.Duration
-	switch {
-	case b.weather.fog != nil:
-		late = b.weather.fog.left(time.Now())
-	case time.Now().After(b.onTime):
-		late = time.Duration(b.draw.Int64N(int64(b.weather.lag) + 1))
-		b.onTime = time.Now().Add(late + b.weather.lag/4)
-	}
 	select {
 	case <-b.done:
-	case <-time.After(late):
+	case <-time.After(b.fog.left(time.Now())):
 	}
 	return n, err
 }

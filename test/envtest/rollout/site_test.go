@@ -90,13 +90,9 @@ func newSite(ctx context.Context, l layout) *site {
 	return s
 }
 
-// create the workload, which comes first of the objects, last: pods from a second before their ConfigMap's are not taken to
-// have started with it.
 func (s *site) create(objects []client.Object) client.Object {
 	GinkgoHelper()
-	for _, o := range slices.Concat(objects[1:], objects[:1]) {
-		Expect(admin.Create(s.ctx, o)).To(Succeed())
-	}
+	Expect(fixtures.Create(s.ctx, admin, objects)).To(Succeed())
 	return objects[0]
 }
 

@@ -3,13 +3,11 @@ package scale
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -37,10 +35,8 @@ func makePlane(ctx context.Context, namespace, name string, change ...func(*v1al
 	for _, f := range change {
 		f(plane)
 	}
-	for _, object := range slices.Concat(router, gateway) {
-		if _, isService := object.(*corev1.Service); !isService { // nobody is served
-			Expect(admin.Create(ctx, object)).To(Succeed())
-		}
+	for _, objects := range [][]client.Object{router, gateway} {
+		Expect(fixtures.Create(ctx, admin, fixtures.WithoutServices(objects))).To(Succeed())
 	}
 	Expect(admin.Create(ctx, plane)).To(Succeed())
 	return plane
